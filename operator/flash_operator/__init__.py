@@ -1,0 +1,1 @@
+"""FlashDeployment -> wanted processes. Pure: no kubernetes, no kopf."""

@@ -1,0 +1,72 @@
+"""The core that both fronts call: one request in, one stream of events out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from flash_wire.v1 import inference_pb2 as pb
+
+
+class Why(Enum):
+    """Why a request was refused before its first token. Each maps to one gRPC status and one HTTP status."""
+
+    INVALID = "invalid"
+    """INVALID_ARGUMENT, 400."""
+    NOT_FOUND = "not_found"
+    """NOT_FOUND, 404: no such model or request."""
+    BUSY = "busy"
+    """RESOURCE_EXHAUSTED with RetryInfo, 429 with Retry-After."""
+    UNAVAILABLE = "unavailable"
+    """UNAVAILABLE, 503: no worker and none to come in time."""
+    DEADLINE = "deadline"
+    """DEADLINE_EXCEEDED, 504."""
+    INTERNAL = "internal"
+    """INTERNAL, 500: for example a poison prompt."""
+
+
+class Refused(Exception):
+    """The request ends before its first event. The message says what is wrong and what to do instead."""
+
+    def __init__(self, why: Why, message: str, *, retry_after: float | None = None, field: str = "") -> None:
+        super().__init__(message)
+        self.why = why
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds, from the measured drain rate; only for BUSY and UNAVAILABLE."""
+        self.field = field
+        """The request's field at fault, for INVALID."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One line of /v1/models."""
+
+    id: str
+    """The deployment's name, or name:tier."""
+    ready: bool
+
+
+class Core(Protocol):
+    """What a front may ask of the router."""
+
+    def generate(self, request: pb.GenerateRequest, *, deadline: float | None) -> AsyncIterator[pb.GenerateEvent]:
+        """Started, Deltas, Done. `deadline` is time.monotonic() seconds.
+
+        Raises Refused before the first event only; later trouble ends in Done with ERROR or DEADLINE.
+        Closing the iterator early cancels the request, down to the worker's pages.
+        """
+        ...
+
+    async def explain(self, request: pb.GenerateRequest) -> pb.Decision: ...
+
+    async def cancel(self, request_id: str, tenant: str) -> bool: ...
+
+    def models(self) -> list[ModelInfo]: ...
+
+    @property
+    def ready(self) -> bool:
+        """False before the start is over and while draining."""
+        ...

@@ -1,0 +1,1 @@
+"""The model's side of a request."""
