@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -49,6 +49,23 @@ class ModelInfo:
     ready: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CoreStats:
+    """What this router measures of itself, for /metrics and the dashboard."""
+
+    share: float = 0.0
+    """Observed share of the classified requests that standard answered."""
+    share_target: float = 0.0
+    """routing.standardShare."""
+    threshold: float = 0.0
+    """The share controller's threshold now."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Requests held as text, by tier."""
+    held_tokens: int = 0
+    running: int = 0
+    """Requests whose stream is open."""
+
+
 class Core(Protocol):
     """What a front may ask of the router."""
 
@@ -65,6 +82,10 @@ class Core(Protocol):
     async def cancel(self, request_id: str, tenant: str) -> bool: ...
 
     def models(self) -> list[ModelInfo]: ...
+
+    def stats(self) -> CoreStats:
+        """Cheap: it is called at every scrape."""
+        ...
 
     @property
     def ready(self) -> bool:
