@@ -19,8 +19,15 @@ def generate(into: Path) -> dict[str, str]:
     """File name -> text of every stub, with imports rewritten to `flash_wire.v1`."""
     protos = sorted((SOURCE / "flash" / "v1").glob("*.proto"))
     include = str(resources.files("grpc_tools") / "_proto")
-    arguments = ["protoc", f"-I{SOURCE}", f"-I{include}", f"--python_out={into}", f"--pyi_out={into}",
-                 f"--grpc_python_out={into}", *map(str, protos)]
+    arguments = [
+        "protoc",
+        f"-I{SOURCE}",
+        f"-I{include}",
+        f"--python_out={into}",
+        f"--pyi_out={into}",
+        f"--grpc_python_out={into}",
+        *map(str, protos),
+    ]
     if protoc.main(arguments) != 0:
         raise SystemExit("protoc failed: see above")
     stubs = {}
@@ -35,8 +42,9 @@ def main() -> int:
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         stubs = generate(Path(folder))
-    stale = [name for name, text in stubs.items()
-             if not (TARGET / name).exists() or (TARGET / name).read_text() != text]
+    stale = [
+        name for name, text in stubs.items() if not (TARGET / name).exists() or (TARGET / name).read_text() != text
+    ]
     if check:
         for name in stale:
             print(f"stale: proto/flash_wire/v1/{name}; run `make proto`", file=sys.stderr)
