@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "incarnation", "name", "tier", "revision", "text_hash", "max_model_len", "kv_tokens", "static_hash", "live_hash", "max_seqs")
+    __slots__ = ("protocol", "incarnation", "name", "tier", "revision", "text_hash", "max_model_len", "kv_tokens", "static_hash", "live_hash", "max_seqs", "block_size")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Hello(_message.Message):
     STATIC_HASH_FIELD_NUMBER: _ClassVar[int]
     LIVE_HASH_FIELD_NUMBER: _ClassVar[int]
     MAX_SEQS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_SIZE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     incarnation: str
     name: str
@@ -32,7 +33,8 @@ class Hello(_message.Message):
     static_hash: str
     live_hash: str
     max_seqs: int
-    def __init__(self, protocol: _Optional[int] = ..., incarnation: _Optional[str] = ..., name: _Optional[str] = ..., tier: _Optional[str] = ..., revision: _Optional[str] = ..., text_hash: _Optional[str] = ..., max_model_len: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., static_hash: _Optional[str] = ..., live_hash: _Optional[str] = ..., max_seqs: _Optional[int] = ...) -> None: ...
+    block_size: int
+    def __init__(self, protocol: _Optional[int] = ..., incarnation: _Optional[str] = ..., name: _Optional[str] = ..., tier: _Optional[str] = ..., revision: _Optional[str] = ..., text_hash: _Optional[str] = ..., max_model_len: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., static_hash: _Optional[str] = ..., live_hash: _Optional[str] = ..., max_seqs: _Optional[int] = ..., block_size: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol", "router_id", "need_text")
