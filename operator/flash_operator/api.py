@@ -19,7 +19,7 @@ from flash_wire.settings import (
     parse,
 )
 from flash_wire.units import Duration
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
 
 API_VERSION = "flashfleet.io/v1alpha1"
 KIND = "FlashDeployment"
@@ -47,17 +47,20 @@ class Tier(Settings):
 
     model: Model
     engine: Engine = knob(Engine, "How the model is run.")
-    replicas: int | None = knob(None, "Fixed number of workers; 1 when neither replicas nor scaling is given.",
-                                unit="workers", ge=0, le=1000)
+    replicas: int | None = knob(
+        None, "Fixed number of workers; 1 when neither replicas nor scaling is given.", unit="workers", ge=0, le=1000
+    )
     scaling: Scaling | None = knob(None, "Bounds, instead of replicas.")
     on_tier_down: Literal["wait", "fallback"] = knob(
-        "wait", "While no worker of this tier lives: wait holds its requests, fallback lets the other tier answer.")
+        "wait", "While no worker of this tier lives: wait holds its requests, fallback lets the other tier answer."
+    )
 
     @model_validator(mode="after")
     def _one_way_to_count(self) -> Tier:
         if self.replicas is not None and self.scaling is not None:
-            raise ValueError("replicas and scaling are both set: keep replicas for a fixed count, scaling for a"
-                             " following one")
+            raise ValueError(
+                "replicas and scaling are both set: keep replicas for a fixed count, scaling for a following one"
+            )
         return self
 
 
@@ -75,8 +78,9 @@ class Spec(Settings):
     router: RouterSpec = knob(RouterSpec, "The routers in front of both tiers.")
     routing: Routing = knob(Routing, "How a tier is chosen for a request.")
     priorities: Priorities = knob(Priorities, "Shares of tokens when both levels wait.")
-    pinned_prefixes: tuple[str, ...] = knob((), "System prompts whose KV pages every worker computes at start and"
-                                            " keeps.", max_length=64)
+    pinned_prefixes: tuple[str, ...] = knob(
+        (), "System prompts whose KV pages every worker computes at start and keeps.", max_length=64
+    )
     limits: Limits = knob(Limits, "What is refused rather than queued for ever.")
     drain: Duration = knob(60.0, "Time a stopping process has to finish what it runs.", gt=0, example="60s")
 
@@ -84,12 +88,14 @@ class Spec(Settings):
 class Metadata(Settings):
     """The part of Kubernetes' ObjectMeta that this project reads; what the API server adds is ignored."""
 
-    model_config = {**Settings.model_config, "extra": "ignore"}
+    model_config = ConfigDict(extra="ignore")
 
-    name: str = knob(..., "Name of the deployment, and of the model that clients ask for.", pattern=_NAME,
-                     max_length=40)
-    namespace: str = knob("default", "Its namespace; \"default\" where there is no cluster.", pattern=_NAME,
-                          max_length=63)
+    name: str = knob(
+        ..., "Name of the deployment, and of the model that clients ask for.", pattern=_NAME, max_length=40
+    )
+    namespace: str = knob(
+        "default", 'Its namespace; "default" where there is no cluster.', pattern=_NAME, max_length=63
+    )
 
 
 class FlashDeployment(Settings):
@@ -120,7 +126,7 @@ def from_yaml(text: str, name: str = "the file") -> FlashDeployment:
     if len(text) > _MAX_FILE:
         raise SettingsError(f"{name}: {len(text)} characters; a FlashDeployment has at most {_MAX_FILE}")
     try:
-        documents = [data for data in yaml.load_all(text, Loader=_Loader) if data is not None]  # noqa: S506
+        documents = [data for data in yaml.load_all(text, Loader=_Loader) if data is not None]
     except yaml.YAMLError as error:
         raise SettingsError(f"{name}: not YAML: {_one_line(error)}") from None
     except RecursionError:

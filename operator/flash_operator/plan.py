@@ -107,22 +107,53 @@ def plan(deployment: FlashDeployment, observed: Observed, place: Place) -> Plan:
 
 def _router(deployment: FlashDeployment, place: Place) -> Process:
     spec = deployment.spec
-    static = RouterStatic(fleet=deployment.fleet, host=place.host, grpc_port=place.grpc_port,
-                          http_port=place.http_port, fleet_port=place.fleet_port, drain=spec.drain)
-    live = RouterLive(routing=spec.routing, priorities=spec.priorities, limits=spec.limits,
-                      tiers={name: TierRouting(on_tier_down=_tier(deployment, name).on_tier_down) for name in TIERS})
-    return Process(f"{deployment.metadata.name}-router", "router", None, spec.router.replicas, to_json(static),
-                   to_json(live), spec.drain)
+    static = RouterStatic(
+        fleet=deployment.fleet,
+        host=place.host,
+        grpc_port=place.grpc_port,
+        http_port=place.http_port,
+        fleet_port=place.fleet_port,
+        drain=spec.drain,
+    )
+    live = RouterLive(
+        routing=spec.routing,
+        priorities=spec.priorities,
+        limits=spec.limits,
+        tiers={name: TierRouting(on_tier_down=_tier(deployment, name).on_tier_down) for name in TIERS},
+    )
+    return Process(
+        f"{deployment.metadata.name}-router",
+        "router",
+        None,
+        spec.router.replicas,
+        to_json(static),
+        to_json(live),
+        spec.drain,
+    )
 
 
 def _worker(deployment: FlashDeployment, name: TierName, observed: Observed, place: Place) -> Process:
     spec, tier = deployment.spec, _tier(deployment, name)
-    static = WorkerStatic(fleet=deployment.fleet, tier=name, model=tier.model, engine=tier.engine,
-                          pinned_prefixes=spec.pinned_prefixes, drain=spec.drain, host=place.host,
-                          http_port=place.worker_http_port)
+    static = WorkerStatic(
+        fleet=deployment.fleet,
+        tier=name,
+        model=tier.model,
+        engine=tier.engine,
+        pinned_prefixes=spec.pinned_prefixes,
+        drain=spec.drain,
+        host=place.host,
+        http_port=place.worker_http_port,
+    )
     process = f"{deployment.metadata.name}-{name}"
-    return Process(process, "worker", name, _replicas(tier, observed.processes.get(process)), to_json(static),
-                   to_json(WorkerLive(priorities=spec.priorities)), spec.drain)
+    return Process(
+        process,
+        "worker",
+        name,
+        _replicas(tier, observed.processes.get(process)),
+        to_json(static),
+        to_json(WorkerLive(priorities=spec.priorities)),
+        spec.drain,
+    )
 
 
 def _tier(deployment: FlashDeployment, name: TierName) -> Tier:

@@ -26,7 +26,10 @@ def changed(**spec: object) -> api.FlashDeployment:
 def test_the_example_wants_a_router_and_two_workers() -> None:
     wanted = plan(EXAMPLE, Observed(), PLACE)
     assert [(p.name, p.module, p.replicas) for p in wanted.processes] == [
-        ("chat-router", "flash_router", 1), ("chat-flash", "flash_worker", 1), ("chat-standard", "flash_worker", 1)]
+        ("chat-router", "flash_router", 1),
+        ("chat-flash", "flash_worker", 1),
+        ("chat-standard", "flash_worker", 1),
+    ]
     assert wanted.desired == {"flash": 1, "standard": 1}
     assert wanted.sentences == ("chat-router: start 1", "chat-flash: start 1", "chat-standard: start 1")
 

@@ -1,0 +1,316 @@
+"""A Plan applied as child processes of this machine: the embedded queue, routers, workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flash_operator.api import FlashDeployment
+from flash_operator.plan import Observed, Place, Plan, Process, Running, plan
+from flash_wire import fleet
+from flash_wire.broker.client import Broker
+from flash_wire.broker.connect import connect
+from flash_wire.settings import SettingsError
+from redis.exceptions import RedisError
+
+from flashfleet import valkey
+from flashfleet.child import Child
+
+READY_WITHIN = 300.0
+"""Seconds that a model may take to load before `up` says that something is wrong."""
+
+_POLL = 0.25
+_SLACK = 5.0
+"""Seconds beyond its drain that a process gets before it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    grpc: str
+    http: str
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One running child and the files that it reads."""
+
+    process: Process
+    child: Child
+    folder: Path
+
+
+class LocalFleet:
+    """Runs one FlashDeployment until `stop`. `say` gets sentences for people."""
+
+    def __init__(
+        self, deployment: FlashDeployment, place: Place, say: Callable[[str], None], *, verbose: bool = False
+    ) -> None:
+        self._deployment = deployment
+        self._place = place
+        self._say = say
+        self._verbose = verbose
+        self._kept: list[_Kept] = []
+        self._numbers: dict[str, int] = {}
+        self._broker_child: Child | None = None
+        self._broker: Broker | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._addresses: dict[str, Addresses] = {}
+        self._said: dict[str, str] = {}
+        self._wanted: Plan | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="flashfleet-"))
+        (self._folder / "pid").write_text(str(os.getpid()))
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Addresses:
+        """Start everything; returns when the first router serves. Raises SettingsError with the reason if not."""
+        sweep_leftovers()
+        await self._start_broker()
+        await self.apply(self._deployment)
+        self._tasks.append(asyncio.create_task(self._watch()))
+        return await self.first_router()
+
+    async def ready(self, within: float = READY_WITHIN) -> None:
+        """Returns when every tier that wants workers has all of them ready."""
+        async with asyncio.timeout(within):
+            while True:
+                self._raise_refusals()
+                found = await self.snapshot()
+                if (
+                    found is not None
+                    and self._wanted is not None
+                    and all(
+                        sum(w.tier == tier and w.state == "ready" for w in found.workers) >= count
+                        for tier, count in self._wanted.desired.items()
+                    )
+                ):
+                    return
+                await asyncio.sleep(_POLL)
+
+    async def stop(self) -> None:
+        """Routers first, so that what they hold is still answered; then workers; then the queue."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for role in ("router", "worker"):
+            await asyncio.gather(
+                *(k.child.stop(k.process.drain + _SLACK) for k in self._kept if k.process.role == role)
+            )
+        if self._broker is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await self._broker.redis.aclose()
+        if self._broker_child is not None:
+            await self._broker_child.stop(_SLACK)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """At once, without drain."""
+        for kept in self._kept:
+            kept.child.kill()
+        if self._broker_child is not None:
+            self._broker_child.kill()
+
+    # -- the plan -----------------------------------------------------------------------------------------------
+
+    async def apply(self, deployment: FlashDeployment) -> None:
+        """Make the running processes those of `deployment`: live settings in place, static ones by a roll."""
+        wanted = plan(deployment, self._observed(), self._place)
+        for sentence in wanted.sentences:
+            self._say(sentence)
+        self._deployment, self._wanted = deployment, wanted
+        await self._tell_desired()
+        for process in wanted.processes:
+            mine = [kept for kept in self._kept if kept.process.name == process.name]
+            await self._bring(process, mine)
+
+    def _observed(self) -> Observed:
+        running: dict[str, Running] = {}
+        for kept in self._kept:
+            before = running.get(kept.process.name)
+            count = 1 + (before.replicas if before else 0)
+            running[kept.process.name] = Running(count, kept.process.static_hash, kept.process.live_hash)
+        return Observed(running)
+
+    async def _bring(self, process: Process, mine: list[_Kept]) -> None:
+        for kept in mine:
+            if kept.process.live_hash != process.live_hash:
+                _write(kept.folder / "live.json", process.live)
+                kept.process = replace(kept.process, live=process.live)
+        current = [kept for kept in mine if kept.process.static_hash == process.static_hash]
+        old = [kept for kept in mine if kept.process.static_hash != process.static_hash]
+        for kept in current[process.replicas :]:
+            await self._end(kept)
+        for _ in range(process.replicas - len(current)):
+            # A router owns its ports, so the old one goes first; a worker's place is taken before it goes.
+            if old and process.role == "router":
+                await self._end(old.pop())
+            fresh = self._begin(process)
+            if old:
+                await self._worker_ready(fresh)
+                await self._end(old.pop())
+        for kept in old:
+            await self._end(kept)
+
+    def _begin(self, process: Process) -> _Kept:
+        number = self._numbers.get(process.name, 0)
+        self._numbers[process.name] = number + 1
+        files = process
+        if process.role == "router" and any(kept.process.name == process.name for kept in self._kept):
+            free = replace(self._place, grpc_port=0, http_port=0, fleet_port=0)
+            files = plan(self._deployment, Observed(), free).processes[0]
+        name = f"{process.name}-{number}"
+        folder = self._folder / name
+        folder.mkdir()
+        _write(folder / "static.json", files.static)
+        _write(folder / "live.json", files.live)
+        command = [sys.executable, "-m", process.module, "--settings", str(folder)]
+        if process.role == "worker":
+            command += ["--name", name]
+        kept = _Kept(process, Child(name, command, self._environment(), self._on_line), folder)
+        self._kept.append(kept)
+        return kept
+
+    def _environment(self) -> dict[str, str]:
+        workers = sum(p.replicas for p in self._wanted.processes if p.role == "worker") if self._wanted else 1
+        cores = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        return os.environ | {
+            "FLASHFLEET_BROKER_URL": self._broker_url,
+            "FLASHFLEET_CORES": str(max(1, cores // max(1, workers))),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    async def _end(self, kept: _Kept) -> None:
+        await kept.child.stop(kept.process.drain + _SLACK)
+        self._kept.remove(kept)
+        shutil.rmtree(kept.folder, ignore_errors=True)
+
+    async def _worker_ready(self, kept: _Kept) -> None:
+        async with asyncio.timeout(READY_WITHIN):
+            while True:
+                self._raise_refusals()
+                found = await self.snapshot()
+                if found and any(w.name == kept.child.name and w.state == "ready" for w in found.workers):
+                    return
+                await asyncio.sleep(_POLL)
+
+    # -- the queue ----------------------------------------------------------------------------------------------
+
+    async def _start_broker(self) -> None:
+        if url := os.environ.get("FLASHFLEET_BROKER_URL"):
+            self._broker_url = url
+        else:
+            folder = self._folder / "queue"
+            folder.mkdir()
+            self._broker_url = valkey.url(folder)
+            self._broker_child = Child(
+                "queue",
+                [str(valkey.server_binary()), "-"],
+                dict(os.environ),
+                self._on_line,
+                stdin=valkey.configuration(folder),
+            )
+        self._broker = Broker(connect(self._broker_url), self._deployment.fleet)
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    with contextlib.suppress(RedisError, OSError):
+                        await self._broker.redis.ping()
+                        return
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            tail = "\n".join(self._broker_child.tail) if self._broker_child else ""
+            raise SettingsError(
+                "the queue does not answer within 20 s"
+                + (f":\n{tail}" if tail else ": is FLASHFLEET_BROKER_URL right?")
+            ) from None
+
+    async def snapshot(self) -> fleet.Fleet | None:
+        """The fleet record, or None while the queue is away."""
+        assert self._broker is not None
+        with contextlib.suppress(RedisError, OSError):
+            return await fleet.snapshot(self._broker.redis, self._deployment.fleet)
+        return None
+
+    async def _tell_desired(self) -> None:
+        assert self._broker is not None
+        assert self._wanted is not None
+        with contextlib.suppress(RedisError, OSError):
+            await fleet.set_desired(self._broker.redis, self._deployment.fleet, self._wanted.desired)
+
+    # -- what the children say ----------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Tells what changed in the fleet, and what is wanted again after the queue lost it."""
+        while True:
+            await self._tell_desired()
+            if (found := await self.snapshot()) is not None:
+                for worker in found.workers:
+                    line = worker.state + (f": {worker.detail}" if worker.detail else "")
+                    if self._said.get(worker.name) != line:
+                        self._said[worker.name] = line
+                        self._say(f"{worker.name} {line}")
+            await asyncio.sleep(_POLL)
+
+    def _on_line(self, name: str, line: str) -> None:
+        if line.startswith('{"ready"'):
+            with contextlib.suppress(ValueError, KeyError):
+                told = json.loads(line)
+                self._addresses[name] = Addresses(told["grpc"], told["http"])
+                return
+        if self._verbose or "starting it again" in line:
+            self._say(f"{name}: {line}")
+
+    async def first_router(self) -> Addresses:
+        first = f"{self._deployment.metadata.name}-router-0"
+        try:
+            async with asyncio.timeout(60):
+                while first not in self._addresses:
+                    self._raise_refusals()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise SettingsError("the router does not start within 60 s:\n" + self._tail_of(first)) from None
+        return self._addresses[first]
+
+    def _tail_of(self, name: str) -> str:
+        return "\n".join(line for kept in self._kept if kept.child.name == name for line in kept.child.tail)
+
+    def _raise_refusals(self) -> None:
+        for kept in self._kept:
+            if kept.child.refused:
+                raise SettingsError(f"{kept.child.name}: " + (self._tail_of(kept.child.name) or "refused to start"))
+
+    @property
+    def children(self) -> dict[str, int | None]:
+        """Name -> process id of every child, for tests that kill them."""
+        found = {kept.child.name: kept.child.pid for kept in self._kept}
+        if self._broker_child is not None:
+            found["queue"] = self._broker_child.pid
+        return found
+
+
+def _write(path: Path, text: str) -> None:
+    """In one step, so that a reader never sees half a file."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def sweep_leftovers() -> None:
+    """Remove the folders of fleets whose supervisor was killed outright."""
+    for folder in Path(tempfile.gettempdir()).glob("flashfleet-*"):
+        with contextlib.suppress(OSError, ValueError):
+            if folder.stat().st_uid != os.getuid():
+                continue
+            pid = int((folder / "pid").read_text())
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,115 @@
+"""`flashfleet up FILE`: serve a FlashDeployment on this machine until Ctrl-C; edits of the file are applied."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+
+from flash_operator import api
+from flash_operator.plan import Observed, Place, plan
+from flash_wire.settings import SettingsError
+
+from flashfleet.local import LocalFleet
+
+
+def show_plan(path: Path, place: Place) -> None:
+    """What `up` would start, without starting it."""
+    wanted = plan(api.load(path), Observed(), place)
+    for sentence in wanted.sentences:
+        print(sentence)
+    for process in wanted.processes:
+        print(f"\n{process.name}: python -m {process.module}  (static {process.static_hash}, live {process.live_hash})")
+        print(process.static, process.live, sep="\n", end="")
+
+
+async def run(path: Path, place: Place, *, verbose: bool) -> int:
+    deployment = api.load(path)
+    stop, hard = asyncio.Event(), asyncio.Event()
+    local = LocalFleet(deployment, place, _say, verbose=verbose)
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            hard.set()
+        else:
+            stop.set()
+            _say("stopping: requests that run are finished first (again to stop at once)")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    _note_unscaled(deployment)
+    try:
+        if await _or_stop(local.start(), stop) and await _or_stop(local.ready(), stop):
+            addresses = await local.first_router()
+            _say(f"ready: gRPC {addresses.grpc} · OpenAI http://{addresses.http}/v1 · page http://{addresses.http}/")
+            await _until(stop, path, local)
+        return 0
+    except TimeoutError:
+        _say("not every worker is ready in time; `--verbose` shows what they say")
+        return 1
+    finally:
+        ending = asyncio.create_task(local.stop())
+        hardly = asyncio.create_task(hard.wait())
+        await asyncio.wait({ending, hardly}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            local.kill()
+        hardly.cancel()
+        await ending
+        _say("stopped")
+
+
+async def _or_stop(work: object, stop: asyncio.Event) -> bool:
+    """Runs `work` unless a stop comes first; True when it was finished."""
+    task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not task.done():
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return False
+    task.result()
+    return True
+
+
+async def _until(stop: asyncio.Event, path: Path, local: LocalFleet) -> None:
+    """Applies edits of the file; an edit that cannot be used is told and changes nothing."""
+    seen = _stamp(path)
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 1)
+        now = _stamp(path)
+        if now is None or now == seen or stop.is_set():
+            continue
+        seen = now
+        try:
+            deployment = api.load(path)
+            await _or_stop(local.apply(deployment), stop)
+            _say(f"{path} is applied")
+        except SettingsError as error:
+            _say(f"{path} is not applied, the fleet runs on as it was:\n{error}")
+        except TimeoutError:
+            _say("a new worker was not ready in time; the old ones run on")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_size
+    return None
+
+
+def _note_unscaled(deployment: api.FlashDeployment) -> None:
+    for name, tier in (("flash", deployment.spec.flash), ("standard", deployment.spec.standard)):
+        if tier.scaling and tier.scaling.max > tier.scaling.min:
+            _say(
+                f"{name}: on one machine the count stays at {tier.scaling.min}; scaling up to {tier.scaling.max} needs"
+                " a cluster"
+            )
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
