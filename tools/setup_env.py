@@ -140,9 +140,10 @@ def install(asked):
     files = ["-r", MAIN] + (["-r", CUDA] if torch == "cuda" else [])
     if torch_installed() not in ("", torch):  # the other build of this version would satisfy pip, so it has to go
         subprocess.run([str(PYTHON), "-m", "pip", "uninstall", "--quiet", "--yes", "torch"], check=True)
-    if torch == "cuda":  # a `+cpu` wheel in find-links counts as newer; `===` takes the plain version alone
+    if LINUX:  # with hashes pip would take the index's build, without them the `+cpu` one: say which
         only = VENV / "flashfleet-torch.txt"
-        only.write_text(f"torch==={torch_version()}\n")
+        plain = torch_version()  # `===` does not match 2.13.0+cpu
+        only.write_text(f"torch==={plain}\n" if torch == "cuda" else f"torch=={plain}+cpu\n")
         files += ["-c", str(only)]
     print(
         "set-up: installing the locked packages, torch for {}{}".format(
