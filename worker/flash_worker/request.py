@@ -40,6 +40,8 @@ class Request:
     sampling: Sampling
     deadline: float | None = None
     """time.monotonic() seconds."""
+    domain: str = ""
+    """Prefix pages are shared only among requests of one domain (and pinned ones with all): a tenant, an adapter."""
 
 
 @dataclass(frozen=True, slots=True)
