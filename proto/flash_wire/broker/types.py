@@ -8,6 +8,10 @@ from typing import Literal
 
 Level = Literal["high", "low"]
 LEVELS: tuple[Level, ...] = ("high", "low")
+SUSPECT_CRASHES = 2
+"""A job with so many crashes is a suspect. Claim returns it as the only job of its claim, however much room there is.
+The worker that sees `Claimed.crashes` >= SUSPECT_CRASHES runs it alone: it releases every other job that it holds and
+claims nothing until the suspect has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class AdmitLimits:
+    """0 is no limit: what a router registers again after a loss was admitted before."""
+
     queue_tokens: int
+    """Most tokens (cost) waiting in one level of one pool, so that low never shuts high out."""
     queue_requests: int
+    """Most jobs waiting in one level of one pool."""
     tenant_tokens: int = 0
+    """Most tokens (cost) of one tenant, waiting and running, over all pools of the fleet."""
 
 
 class Admission(enum.Enum):
@@ -61,6 +70,8 @@ class Admission(enum.Enum):
     QUEUE_REQUESTS = "queue_requests"
     TENANT_TOKENS = "tenant_tokens"
     EXPIRED = "expired"
+    FINISHED = "finished"
+    """A job of this id was acked or cancelled in this pool less than a minute ago: nothing was queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,8 @@ class Restored(enum.Enum):
     OK = "ok"
     HELD_BY_ANOTHER = "held_by_another"
     """Left alone."""
+    GONE = "gone"
+    """Acked, cancelled or expired here less than a minute ago: nothing was restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +162,33 @@ class Depth:
     tokens: int
     oldest_ms: int
     """Age of the head; 0 when empty."""
+    used: int = 0
+    """Tokens of work of all acked jobs since the broker began to count: its slope is the drain rate, over all routers.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What a reap did."""
+
+    requeued: list[str] = field(default_factory=list)
+    """Ids whose lease had lapsed: queued again in their old place."""
+    dropped: list[Dropped] = field(default_factory=list)
+    """Ended instead: past their deadline, or their owner is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """One bounded step of a sweep."""
+
+    repaired: list[str]
+    finished: bool
+    """The scan went once over all keys; the next step begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Differs after a restart, a failover or a wipe: then routers register what they hold again."""
+
+    run_id: str
+    generation: str

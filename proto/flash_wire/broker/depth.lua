@@ -1,0 +1,14 @@
+-- How much waits and runs in a pool.
+--
+-- KEYS[1] -> fd:{<ns/name>}:<tier>:<rev>:sched
+-- KEYS[2] -> ...:q:high      KEYS[3] -> ...:q:low
+-- KEYS[4] -> ...:lease       KEYS[5] -> ...:wake
+-- KEYS[6] -> fd:{<ns/name>}:fleet
+-- Built from the prefix, in the same slot: <job prefix><id> of the two heads
+-- --
+-- ARGV[1] -> job prefix      ARGV[2] -> tenant prefix      ARGV[3] -> protocol
+-- --
+-- Output: {high, low, active}, a level being {jobs, tokens, age of the head in ms, tokens used by acked jobs}
+-- @include lib_time
+-- @include lib_depth
+return depth_of(string.sub(KEYS[1], 1, -6))
