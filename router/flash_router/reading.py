@@ -1,0 +1,117 @@
+"""Which part of a prompt the classifier reads: the last user turn first, then a little of what stands before it.
+
+Invariant: about MAX_CHARS characters at most are looked at, whatever the prompt's size, and `truncated` is true whenever
+anything was left out. What a long turn asks for stands mostly in its last paragraph, its instruction sometimes in
+its first: both are kept, the middle is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flash_router import cues
+
+Prompt = str | Sequence[tuple[str, str]]
+"""A raw prompt, or (role, content) pairs in order."""
+
+MAX_CHARS = 3000
+ASK_CHARS = 2000
+"""A last user turn up to this length is read whole."""
+TAIL_CHARS = 1500
+HEAD_CHARS = 300
+LONG_PARAGRAPH = 600
+CONTEXT_HEAD = 300
+CONTEXT_TAIL = 700
+
+_BLANK = re.compile(r"\n[ \t\r]*\n")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_BOUNDARY = re.compile(r"(?<=[.!?。！？\n])\s*")
+_LIST = re.compile(r"\s*(?:[-*•]|\(?\w{1,2}[.)])\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of one prompt. All texts together have about MAX_CHARS characters at most."""
+
+    ask: str
+    """The last user turn, or the part of it that asks."""
+    head: str
+    """The first words of a last user turn too long to be read; else empty."""
+    context: str
+    """Start and end of what stands before the last user turn."""
+    turns: int
+    """User turns before the last one."""
+    truncated: bool
+    chars: int
+    """Length of the whole prompt in characters."""
+
+
+def last_user(messages: Sequence[tuple[str, str]]) -> int:
+    """Index of the last user turn; of the last message where no one is called user; -1 of none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index][0] == "user":
+            return index
+    return len(messages) - 1
+
+
+def read(prompt: Prompt) -> Reading:
+    """The parts of `prompt` that are counted. Never fails, also for an empty prompt."""
+    if isinstance(prompt, str):
+        turn, before, after, chars, turns = prompt, "", 0, len(prompt), 0
+    else:
+        at = last_user(prompt)
+        turn = prompt[at][1] if prompt else ""
+        chars = sum(len(content) for _, content in prompt)
+        turns = sum(role == "user" for role, _ in prompt[:at])
+        after = sum(len(content) for _, content in prompt[at + 1 :])
+        before = _context([content for _, content in prompt[: max(at, 0)] if content])
+    text = turn.strip()
+    # Leading and trailing blanks say nothing: leaving them out is no truncation.
+    unread = chars - after - len(turn) > CONTEXT_HEAD + CONTEXT_TAIL or after > 0
+    if len(text) <= ASK_CHARS:
+        return Reading(text, "", before, turns, unread, chars)
+    return Reading(_asking_part(text[-TAIL_CHARS:]), text[:HEAD_CHARS], before, turns, True, chars)
+
+
+def _context(contents: list[str]) -> str:
+    """Start and end of the earlier messages. Joins no more of them than it needs."""
+    total = sum(map(len, contents))
+    if total <= CONTEXT_HEAD + CONTEXT_TAIL:
+        return "\n".join(contents)
+    tail: list[str] = []
+    size = 0
+    for content in reversed(contents):
+        tail.append(content[-(CONTEXT_TAIL - size) :])
+        size += len(tail[-1])
+        if size >= CONTEXT_TAIL:
+            break
+    head: list[str] = []
+    size = 0
+    for content in contents:
+        head.append(content[: CONTEXT_HEAD - size])
+        size += len(head[-1])
+        if size >= CONTEXT_HEAD:
+            break
+    return "\n".join([*head, *reversed(tail)])
+
+
+def is_courtesy(text: str) -> bool:
+    """True when every word of `text` is one of politeness, as in "Thank you very much!"."""
+    return all(word in cues.COURTESY for word in _WORD.findall(text.lower()[:200])) and len(text) <= 200
+
+
+def _asking_part(tail: str) -> str:
+    """The last paragraph that is more than politeness, with the one before it where it only continues that."""
+    paragraphs = [part.strip() for part in _BLANK.split(tail)]
+    while len(paragraphs) > 1 and is_courtesy(paragraphs[-1]):
+        paragraphs.pop()
+    asked = paragraphs.pop()
+    while paragraphs and (_LIST.match(asked) or paragraphs[-1].endswith((":", "："))):
+        asked = paragraphs.pop() + "\n\n" + asked
+    if paragraphs or len(asked) <= LONG_PARAGRAPH:
+        return asked
+    # One long block: its end, from the start of a sentence or a line.
+    cut = _BOUNDARY.search(asked, len(asked) - LONG_PARAGRAPH)
+    return asked[cut.end() :] if cut and cut.end() < len(asked) else asked[-LONG_PARAGRAPH:]
