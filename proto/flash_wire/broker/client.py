@@ -158,6 +158,8 @@ class Broker:
             self.redis, "SCAN", self._cursors.get(pool, 0), "MATCH", _glob_literal(prefix) + "*", "COUNT", SCAN_COUNT
         )
         self._cursors[pool] = int(cursor)
+        if int(cursor) == 0:
+            del self._cursors[pool]
         ids = [str(key).removeprefix(prefix) for key in found]
         repaired: list[str] = []
         for i in range(0, len(ids), MAX_BATCH):
