@@ -8,36 +8,27 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from flash_wire import room as rooms
 from flash_wire.settings import Engine as EngineSettings
 
-from flash_worker.batch import Draw, Runner
-from flash_worker.kv import AccountBroken, PagePool
+from flash_worker.batch import Runner
+from flash_worker.core import Core, Sampling
+from flash_worker.kv import PagePool
 from flash_worker.request import Output, Request, Room
-from flash_worker.scheduler import Scheduler, Step
+from flash_worker.scheduler import Scheduler
 from flash_worker.stats import Stats, StepStats
 from flash_worker.stops import Decoder, StopStrings
 
 if TYPE_CHECKING:
-    import torch
     from flash_wire.text import TextModel
 
 log = logging.getLogger(__name__)
 
-_FAILED_STEPS = 8
-"""Steps that fail in a row before the engine calls itself unhealthy: the device is gone, not a request bad."""
-
 
 class Unavailable(RuntimeError):
     """The engine takes no request now: it is closing, unhealthy, or its queue is full. The message says which."""
-
-
-class Sampling(Protocol):
-    """Draws one token for each row of logits."""
-
-    def draw(self, logits: torch.Tensor, draws: Sequence[Draw], /) -> tuple[list[int], list[float]]: ...
 
 
 @dataclass(slots=True)
@@ -78,8 +69,6 @@ class Engine:
         """
         self.on_output = on_output
         self.on_step = on_step
-        self._runner = runner
-        self._sampler = sampler
         self._text = text
         self._decoder = decoder
         self._clock = clock
@@ -91,7 +80,7 @@ class Engine:
         self._pool = PagePool(
             settings.kv_tokens // settings.block_size, settings.block_size, prefix_cache=settings.prefix_cache
         )
-        self._scheduler = Scheduler(
+        self._scheduler = scheduler = Scheduler(
             self._pool,
             max_seqs=settings.max_seqs,
             max_step_tokens=settings.max_step_tokens,
@@ -99,7 +88,7 @@ class Engine:
             vocab_size=runner.vocab_size,
             stop_ids=stop_ids,
         )
-        self._stops: dict[str, StopStrings] = {}
+        self._core = Core(scheduler, runner, sampler)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._inbox: deque[Callable[[], list[Output]]] = deque()
@@ -108,12 +97,8 @@ class Engine:
         self._pins: dict[str, tuple[threading.Event, list[str]]] = {}
         self._closing = False
         self._stopping = False
-        self._unhealthy = ""
-        self._failed_in_a_row = 0
-        self._steps = self._failed = self._tokens = self._drawn = 0
-        self._seconds = 0.0
+        self._died = ""
         self._progress = time.monotonic()
-        self._figures = self._read_figures()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     # What callers see
@@ -140,13 +125,13 @@ class Engine:
             if not self.busy:
                 self._progress = time.monotonic()
             self._live[request.id] = _Live(len(request.prompt), len(request.committed), request.sampling.max_tokens)
-            self._post(lambda: self._add(request, stops))
+            self._post(lambda: self._core.add(request, stops))
 
     def abort(self, id: str) -> None:
         """End a request with finish "cancelled". An id that is unknown or has ended is left alone."""
         with self._wake:
             if id in self._live:
-                self._post(lambda: self._abort(id))
+                self._post(lambda: self._core.abort(id))
 
     def pin(self, prefix: Sequence[int], timeout: float = 600.0) -> int:
         """Compute a prefix's pages and keep them for ever, for every request that starts so. Waits until it is done.
@@ -166,7 +151,7 @@ class Engine:
             self._pinned += 1
             id = f"\0pin-{self._pinned}"
             self._pins[id] = (done, trouble)
-            self._post(lambda: self._add_pin(id, tokens))
+            self._post(lambda: self._core.add_pin(id, tokens))
         if not done.wait(timeout):
             self._pins.pop(id, None)
             raise RuntimeError(f"pinning a prefix of {len(tokens)} tokens took over {timeout:g} s")
@@ -188,7 +173,7 @@ class Engine:
         """What may be claimed now. Requests whose needs sum to at most kv_tokens fit beside those that are here."""
         most = self._pool.usable * self._pool.block_size
         with self._lock:
-            if self._closing or self._unhealthy:
+            if self._closing or self.trouble:
                 return Room(0, 0, self._settings.max_seqs, most)
             taken = sum(self.need(live.prompt, live.answer, live.max_tokens) for live in self._live.values())
             slots = max(0, self._settings.max_seqs - len(self._live))
@@ -197,7 +182,7 @@ class Engine:
     @property
     def steps(self) -> int:
         """Steps that have run: what liveness looks at, together with `busy`."""
-        return self._steps
+        return self._core.steps
 
     @property
     def busy(self) -> bool:
@@ -206,12 +191,12 @@ class Engine:
 
     @property
     def healthy(self) -> bool:
-        return not self._unhealthy
+        return not self.trouble
 
     @property
     def trouble(self) -> str:
         """Why the engine is not healthy; "" while it is."""
-        return self._unhealthy
+        return self._died or self._core.trouble
 
     def last_step_age(self) -> float:
         """Seconds since the engine last got on: since its last step, or since it became busy. 0 while idle."""
@@ -219,7 +204,7 @@ class Engine:
 
     def stats(self) -> Stats:
         """The figures as of the last step."""
-        return self._figures
+        return self._core.stats
 
     def close(self, drain: float = 0.0) -> None:
         """Take nothing more, run on for up to `drain` seconds, cancel what is left, and end the thread.
@@ -239,8 +224,8 @@ class Engine:
             self._thread.join()
 
     def _refuse_if_unavailable(self) -> None:
-        if self._unhealthy:
-            raise Unavailable(f"the engine is unhealthy: {self._unhealthy}")
+        if self.trouble:
+            raise Unavailable(f"the engine is unhealthy: {self.trouble}")
         if self._closing:
             raise Unavailable("the engine is closing")
 
@@ -266,7 +251,8 @@ class Engine:
                 self._turn()
         except Exception as error:
             log.exception("the engine's loop failed")
-            self._break(f"the engine's loop failed: {error!r}")
+            with self._lock:
+                self._died = f"the engine's loop failed: {error!r}"
         finally:
             self._end_all()
 
@@ -284,93 +270,11 @@ class Engine:
                     break
                 message = self._inbox.popleft()
             outputs += message()
-        step = self._scheduler.schedule(self._clock())
-        outputs += self._scheduler.take()
-        if step is not None:
-            outputs += self._step(step)
-        elif self._scheduler.live and not outputs:
-            raise RuntimeError(f"{self._scheduler.live} requests wait and the scheduler found no work for any of them")
-        try:
-            self._figures = self._read_figures()
-        except AccountBroken as error:
-            self._break(str(error))
-        self._hand_out(outputs)
-
-    def _step(self, step: Step) -> list[Output]:
-        began = time.monotonic()
-        try:
-            logits = self._runner.step(step.rows)
-            ids, logprobs = self._sampler.draw(logits, step.draws) if step.draws else ([], [])
-            outputs = self._scheduler.settle(step, ids, logprobs)
-        except Exception as error:
-            log.exception("step %d failed with %d requests", step.number, len(step.rows))
-            self._failed += 1
-            self._failed_in_a_row += 1
-            outputs = self._scheduler.fail(step, f"the step failed: {error!r}")
-            # Whatever went wrong, and however far it came: each request of the step is told that it ended.
-            told = {output.id for output in outputs if output.finish is not None}
-            outputs += [
-                Output(row.id, row.start, finish="error", detail=f"the step failed: {error!r}")
-                for row in step.rows
-                if row.id not in told
-            ]
-            try:
-                self._scheduler.check_account()
-            except AccountBroken as broken:
-                self._break(str(broken))
-            if self._failed_in_a_row >= _FAILED_STEPS:
-                self._break(f"{self._failed_in_a_row} steps failed in a row, the last with {error!r}")
-        else:
-            self._failed_in_a_row = 0
-            self._drawn += len(ids)
-            outputs = [self._cut_at_stop(output) for output in outputs]
-        seconds = time.monotonic() - began
-        self._steps += 1
-        self._tokens += step.tokens
-        self._seconds += seconds
+        outputs += self._core.turn(self._clock())
         self._progress = time.monotonic()
-        self._call(self.on_step, StepStats(seconds, step.tokens, len(step.draws), len(step.rows), step.preempted))
-        return outputs
-
-    def _cut_at_stop(self, output: Output) -> Output:
-        stops = self._stops.get(output.id)
-        if stops is None or not output.ids:
-            return output
-        try:
-            keep = stops.push(output.ids)
-        except Exception as error:
-            log.exception("the text of %r cannot be followed", output.id)
-            self._scheduler.drop(output.id)
-            return replace(output, ids=(), logprobs=(), finish="error", detail=f"decoding failed: {error!r}")
-        if not stops.stopped:
-            return output
-        if output.finish is None:
-            self._scheduler.drop(output.id)
-        return replace(
-            output, ids=output.ids[:keep], logprobs=output.logprobs[:keep], finish="stop", stop=stops.stopped, detail=""
-        )
-
-    def _add(self, request: Request, stops: StopStrings | None) -> list[Output]:
-        if stops is not None and stops.stopped:
-            return [Output(request.id, len(request.committed), finish="stop", stop=stops.stopped)]
-        try:
-            self._scheduler.add(request)
-        except ValueError as error:  # A prefix was pinned since submit looked.
-            return [Output(request.id, len(request.committed), finish="error", detail=str(error))]
-        if stops is not None:
-            self._stops[request.id] = stops
-        return []
-
-    def _abort(self, id: str) -> list[Output]:
-        self._scheduler.abort(id)
-        return self._scheduler.take()
-
-    def _add_pin(self, id: str, tokens: tuple[int, ...]) -> list[Output]:
-        try:
-            self._scheduler.add_pin(id, tokens)
-        except ValueError as error:
-            return [Output(id, 0, finish="error", detail=f"pin:{error}")]
-        return []
+        self._hand_out(outputs)
+        if self._core.last_step is not None:
+            self._call(self.on_step, self._core.last_step)
 
     def _hand_out(self, outputs: list[Output]) -> None:
         if not outputs:
@@ -378,14 +282,15 @@ class Engine:
         seen = []
         with self._wake:
             for output in outputs:
-                if output.finish is not None:
-                    self._stops.pop(output.id, None)
                 if output.id in self._pins:
                     if output.finish is not None:
                         done, trouble = self._pins.pop(output.id)
                         trouble.extend([output.detail] if output.finish == "error" else [])
                         done.set()
                 elif (live := self._live.get(output.id)) is not None:
+                    if not output.ids:
+                        # After a failure inside a step: what was told counts, not what was drawn.
+                        output = replace(output, position=live.answer)
                     live.answer = output.position + len(output.ids)
                     seen.append(output)
                     if output.finish is not None:
@@ -402,23 +307,16 @@ class Engine:
         except Exception:
             log.exception("%r failed", hook)
 
-    def _break(self, why: str) -> None:
-        """Unhealthy from now on: what is here runs on, nothing new is taken, and health says why."""
-        log.error("the engine is unhealthy: %s", why)
-        with self._wake:
-            self._unhealthy = self._unhealthy or why
-            self._wake.notify_all()
-
     def _end_all(self) -> None:
         """Nothing runs any more: everyone who waits is told."""
         with self._lock:
             left = [(id, live.answer) for id, live in self._live.items()] + [(id, 0) for id in self._pins]
             self._inbox.clear()
-        why = self._unhealthy
+        why = self._died
         try:
             for id, _ in left:
-                self._scheduler.drop(id)
-            self._figures = self._read_figures()
+                self._core.drop(id)
+            self._core.update_stats()
         except Exception:
             log.exception("the engine's pages could not all be given back at its end")
         self._hand_out(
@@ -426,22 +324,4 @@ class Engine:
                 Output(id, answer, finish="error" if why else "cancelled", detail=why or "the engine was closed")
                 for id, answer in left
             ]
-        )
-
-    def _read_figures(self) -> Stats:
-        scheduler, pool = self._scheduler, self._pool
-        return Stats(
-            steps=self._steps,
-            failed_steps=self._failed,
-            step_seconds=self._seconds,
-            tokens=self._tokens,
-            drawn=self._drawn,
-            preemptions=scheduler.preemptions,
-            prefix_queries=scheduler.prefix_queries,
-            prefix_hits=scheduler.prefix_hits,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            account=pool.account(),
-            waste_tokens=scheduler.waste_tokens(),
-            pinned_tokens=pool.pinned * pool.block_size,
         )
