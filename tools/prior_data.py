@@ -77,8 +77,8 @@ WRAPPERS = (
     "Could you help me with this? {p}", "User request:\n{p}\n\nResponse:", "Hey there, quick one: {p}",
     "### Instruction:\n{p}\n\n### Response:", "Think about this and reply: {p}", "{p}\n\nGive your answer below.",
     "Here is my question:\n\"{p}\"", "I need some help. {p}", "{p} Thanks!", "{p}\n\nThank you in advance.",
-    "{p} Cheers", "{p}\n\nThanks a lot, I appreciate your help.", "Bitte beantworte: {p}", "Réponds s'il te plaît : {p}",
-    "请回答：{p}", "Por favor responde: {p}",
+    "{p} Cheers", "{p}\n\nThanks a lot, I appreciate your help.", "Bitte beantworte: {p}",
+    "Réponds s'il te plaît : {p}", "请回答：{p}", "Por favor responde: {p}",
 )  # fmt: skip
 JUDGE_WRAPPERS = (
     "Please answer the following: {p}", "Please answer the following question.\n\n{p}",
@@ -88,7 +88,7 @@ JUDGE_WRAPPERS = (
     "Dear assistant, kindly tell me: {p}",
 )  # fmt: skip
 JUDGE_THANKS = (
-    " Thank you!", "\n\nThanks so much for your help, have a nice day!", " Thx", "\n\nMany thanks and best regards,\nSam",
+    " Thank you!", " Thx", "\n\nThanks so much for your help, have a nice day!", "\n\nMany thanks and regards,\nSam",
     " Thank you very much, you are great!", "\n\nI really appreciate it.",
 )  # fmt: skip
 
@@ -118,8 +118,10 @@ def with_prefix(rng: Random, prompt: str, chars: int, split: str) -> Messages:
     place = rng.random()
     if place < 0.5:
         return user(f"{text}\n\n{prompt}")
-    if place < 0.65:
+    if place < 0.6:
         return user(f"{text}\n{prompt}")
+    if place < 0.7:
+        return user(f"{text} {prompt}")
     if place < 0.8:
         return [("system", text), ("user", prompt)]
     return [("user", f"Here are my notes:\n{text}"), ("assistant", "I have read them."), ("user", prompt)]
@@ -128,9 +130,9 @@ def with_prefix(rng: Random, prompt: str, chars: int, split: str) -> Messages:
 def framed(rng: Random, prompt: str) -> Messages:
     """A training prompt as people send it: plain, wrapped, behind a prefix, in lower case, without punctuation."""
     roll = rng.random()
-    if roll < 0.35:
+    if roll < 0.3:
         return user(prompt)
-    if roll < 0.75:
+    if roll < 0.68:
         return user(rng.choice(WRAPPERS).format(p=prompt))
     if roll < 0.9:
         wrapped = rng.choice(WRAPPERS).format(p=prompt) if rng.random() < 0.3 else prompt

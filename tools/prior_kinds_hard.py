@@ -1,11 +1,19 @@
-"""The hard kinds; and HELD_OUT names what the evaluation groups by. Written for this project from scratch."""
+"""The hard kinds in English. Written for this project from scratch."""
 
 from __future__ import annotations
 
 from random import Random
 
 from prior_kinds import (
-    CLAIM, CODELANG, COUNTRY, HABIT, ITEM, KINDS, LIMIT, NAME, PAIR, STRUCT, SYSTEM, hard, n, prose, some, text,
+    CLAIM,
+    COUNTRY,
+    HABIT,
+    ITEM,
+    LIMIT,
+    NAME,
+    hard,
+    n,
+    some,
 )  # fmt: skip
 
 
@@ -44,9 +52,9 @@ def expression(rng: Random) -> str:
 def code(rng: Random) -> str:
     name = rng.choice(["merge", "walk", "settle", "split", "collect"])
     body = rng.choice([
-        "    out = []\n    for i in range(len(xs)):\n        if xs[i] < xs[i + 1]:\n            out.append(xs[i])\n    return out",
+        "    out = []\n    for i in range(len(xs)):\n        if xs[i] < xs[i + 1]: out.append(i)\n    return out",
         "    if len(xs) == 1:\n        return xs\n    mid = len(xs) / 2\n    return {0}(xs[:mid]) + {0}(xs[mid:])",
-        "    total = 0\n    while xs:\n        total += xs.pop()\n        if total > 10: continue\n    return total, xs",
+        "    total = 0\n    while xs:\n        total += xs.pop()\n        if total > 9: continue\n    return total, xs",
         "    with lock_a:\n        with lock_b:\n            xs.append(len(xs))\n    return xs[-1]",
     ])  # fmt: skip
     return f"```python\ndef {name}(xs):\n{body.format(name)}\n```"
@@ -244,295 +252,3 @@ hard(
     c=n(1, 3),
     d=n(40, 150),
 )
-hard(
-    "implement",
-    "Implement {s} in {l}.",
-    "Write {s} in {l} with unit tests.",
-    "Code {s} in {l} without any library.",
-    "Write a thread-safe version of {s} in {l} and explain its complexity.",
-    "I need {s} written from scratch in {l}.",
-    s=STRUCT,
-    l=CODELANG,
-)
-hard(
-    "algorithm",
-    "Write a {l} function that {x}.",
-    "Give an algorithm that {x} and state its complexity.",
-    "In {l}, how would you write code that {x}?",
-    "Develop a {l} routine which {x}.",
-    l=CODELANG,
-    x=[
-        "finds the longest palindrome in a string",
-        "merges overlapping intervals",
-        "solves a sudoku by backtracking",
-        "finds the shortest path in a weighted graph",
-        "parses arithmetic expressions with brackets",
-        "lists all subsets that add up to k",
-        "counts inversions in O(n log n)",
-    ],
-)
-hard(
-    "debug",
-    "What is wrong with this code?\n{c}",
-    "Find the bug and fix it:\n\n{c}",
-    "{c}\nThis fails sometimes. Why?",
-    "Review this function, point out every error and correct it.\n{c}",
-    "My test breaks on this, what must change?\n\n{c}",
-    c=code,
-)
-hard(
-    "sql",
-    "Write a SQL query that lists for each {x} the top {a} {y} by total, without ties.",
-    "SQL: per {x}, the {a} best {y} by sum, with their share of the whole in percent.",
-    "For every {x}, select the {a} {y} with the largest totals in SQL, ties excluded.",
-    x=["region", "month", "customer"],
-    y=["products", "shops", "sellers"],
-    a=n(2, 5),
-)
-hard(
-    "regex",
-    "Write a regex that matches {x} but not {y}, and explain each part.",
-    "Regex for {x}, it must reject {y}.",
-    "Which regular expression accepts {x} while refusing {y}?",
-    x=["ISO dates", "IPv4 addresses", "hex colours"],
-    y=["leading zeros", "empty input", "trailing blanks"],
-)
-hard(
-    "system_design",
-    "Design {s}.",
-    "Design {s} for {a} million users.",
-    "How would you architect {s}? Discuss the trade-offs.",
-    "Sketch the architecture of {s}, with failure modes and capacity for {a} million users.",
-    s=SYSTEM,
-    a=n(1, 50),
-)
-hard(
-    "compare",
-    "Compare {p}.",
-    "Compare {p} in a table with cost, risk and effort.",
-    "Analyse the pros and cons of {p}.",
-    "Contrast {p} and recommend one for a cautious buyer.",
-    "What speaks for and against each of {p}? Weigh them up.",
-    p=PAIR,
-)
-hard(
-    "essay",
-    "Write a detailed essay on how {x} changed {y}.",
-    "Analyse how {x} changed {y}, with arguments on both sides.",
-    "Discuss critically whether {x} improved {y}.",
-    "Argue for and against the view that {x} was good for {y}.",
-    x=["the railway", "printing", "antibiotics", "the shipping container"],
-    y=["cities", "trade", "education", "war"],
-)
-hard(
-    "report",
-    "{t}\n\nAnalyse the text: list every claim, say which contradict each other and justify it.",
-    "Evaluate the argument in this text step by step.\n\n{t}",
-    "{t}\n\nWhich conclusions follow from this, and which do not? Explain why.",
-    "Assess critically what is said here and derive three conclusions.\n\n{t}",
-    t=prose(400, 5000),
-)
-hard(
-    "business",
-    "Draft a go-to-market strategy for {x} with a budget of {a},000 euros, three phases and measurable goals.",
-    "We sell {x}. Develop a 12-month plan within {a},000 euros: phases, risks, targets.",
-    "Outline a launch strategy for {x}; {a},000 euros, milestones, risks and how to measure success.",
-    x=["oat milk", "a language app", "used bicycles", "solar lamps"],
-    a=n(5, 90),
-)
-hard(
-    "constrained_text",
-    "Write a story of exactly {a} words in which no word contains the letter {b} and each sentence starts with {c}.",
-    "Write {a} words, never use the letter {b}, and begin every sentence with {c}.",
-    "A text of {a} words please: without the letter {b}, all sentences starting with {c}.",
-    a=n(40, 120),
-    b=list("eaios"),
-    c=list("TSMR"),
-)
-hard(
-    "cipher",
-    "Shift each letter of '{w}' by {a} and reverse the result.",
-    "Reverse '{w}', then move every letter {a} places on.",
-    "Take '{w}', apply a Caesar shift of {a}, then write it backwards.",
-    w=["lanterns", "compassrose", "windmillers", "gardengate"],
-    a=n(2, 9),
-)
-hard(
-    "count_letters",
-    "How many times do the letters {a} and {b} occur in '{s}'?",
-    "Count every {a} and {b} in: {s}",
-    "In '{s}', what is the number of letters {a} and {b} together?",
-    a=list("aeio"),
-    b=list("nrst"),
-    s=text("{x}", x=prose(60, 140)),
-)
-hard(
-    "dates",
-    "What day of the week was {d} {m} {y}? Show the calculation.",
-    "On which weekday did {d} {m} {y} fall? Derive it.",
-    "Work out the weekday of {d} {m} {y}.",
-    d=n(1, 28),
-    m=["March", "July", "October"],
-    y=n(1850, 2090),
-)
-hard(
-    "physics",
-    "A ball is thrown at {a} m/s at {b} degrees from a {c} m high roof. Where does it land?",
-    "Compute the landing point: speed {a} m/s, angle {b} degrees, height {c} m.",
-    "From {c} m up, an object leaves at {a} m/s and {b} degrees. How far away does it hit the ground?",
-    a=n(5, 40),
-    b=n(20, 70),
-    c=n(3, 60),
-)
-hard(
-    "number_theory",
-    "Is {a} prime? Give a proof.",
-    "Factor {a} and show each step.",
-    "Find the last two digits of {b}^{a}.",
-    "What remainder does {b}^{a} leave when divided by 13?",
-    a=n(1001, 99991),
-    b=n(3, 19),
-)
-hard(
-    "invent_rule",
-    "The sequence goes {a}, {b}, {c}, {d}. Find the rule and the next three terms.",
-    "Which terms come next: {a}, {b}, {c}, {d}? Explain the rule.",
-    "Continue {a}, {b}, {c}, {d} and say why.",
-    a=n(1, 5),
-    b=n(6, 14),
-    c=n(15, 40),
-    d=n(41, 120),
-)
-hard(
-    "legal",
-    "A contract says: rent is due on the 1st, a delay of more than {a} days costs {b} %, unless the landlord was"
-    " told {c} days before. {p} told him {a} days before and paid {b} days late. What is owed, and why?",
-    "Apply this clause to the case and justify: late by more than {a} days costs {b} % except after notice {c} days"
-    " ahead; {p} was {b} days late with {a} days' notice.",
-    "Under a clause ({b} % after {a} days, waived by {c} days'"
-    " notice), {p} paid {b} days late after {a} days' notice. Decide the case.",
-    a=n(3, 9),
-    b=n(5, 12),
-    c=n(7, 20),
-    p=NAME,
-)
-hard(
-    "de_prove",
-    "Beweise, dass {c}.",
-    "Zeige Schritt für Schritt, dass {c}.",
-    "Warum gilt, dass {c}? Begründe genau.",
-    lang="de",
-    c=[
-        "die Wurzel aus 2 irrational ist",
-        "es unendlich viele Primzahlen gibt",
-        "die Summe der ersten n ungeraden Zahlen n Quadrat ist",
-    ],
-)
-hard(
-    "de_word",
-    "{p} kauft {a} Hefte zu je {b} Cent und {c} Stifte zu je {d} Cent. Wie viel bekommt er auf {e} Euro zurück?",
-    "{a} Hefte kosten je {b} Cent, {c} Stifte je {d} Cent. {p} zahlt mit {e} Euro. Berechne das Rückgeld.",
-    "Wie viel Geld bleibt {p} von {e} Euro, wenn {a} Hefte ({b} Cent) und {c} Stifte ({d} Cent) gekauft werden?",
-    lang="de",
-    p=NAME,
-    a=n(3, 12),
-    b=n(40, 99),
-    c=n(2, 9),
-    d=n(30, 150),
-    e=n(20, 50),
-)
-hard(
-    "de_plan",
-    "Plane eine Woche für {k} Personen: höchstens {a} Euro, genau zwei Ruhetage, niemand fährt allein, und"
-    " mindestens drei Museen.",
-    "Entwirf einen Plan für {k} Leute und 7 Tage. Es müssen drei Museen dabei sein, genau zwei"
-    " Tage ohne Programm, maximal {a} Euro.",
-    "Wie können {k} Personen eine Woche verbringen, ohne mehr als {a} Euro"
-    " auszugeben, mit drei Museen und genau zwei freien Tagen?",
-    lang="de",
-    k=n(2, 6),
-    a=n(200, 900),
-)
-hard(
-    "fr_prove",
-    "Démontre que {c}.",
-    "Prouvez étape par étape que {c}.",
-    "Pourquoi est-il vrai que {c} ? Justifie.",
-    lang="fr",
-    c=[
-        "la racine de 2 est irrationnelle",
-        "il existe une infinité de nombres premiers",
-        "la somme des angles d'un triangle vaut 180 degrés",
-    ],
-)
-hard(
-    "fr_word",
-    "{p} achète {a} cahiers à {b} euros et {c} stylos à {d} euros, avec une remise de {e} %. Combien paie-t-elle"
-    " au total ?",
-    "{a} cahiers coûtent {b} euros chacun, {c} stylos {d} euros chacun ; la remise est de {e} %. Calcule le"
-    " prix total pour {p}.",
-    "Quel est le montant final pour {p} : {a} cahiers à {b} euros, {c} stylos à {d} euros, moins {e} % ?",
-    lang="fr",
-    p=NAME,
-    a=n(3, 12),
-    b=n(2, 5),
-    c=n(2, 9),
-    d=n(1, 4),
-    e=n(5, 30),
-)
-hard(
-    "es_prove",
-    "Demuestra que {c}.",
-    "Demuestra paso a paso que {c}.",
-    "¿Por qué {c}? Justifica cada paso.",
-    lang="es",
-    c=["la raíz de 2 es irracional", "hay infinitos números primos", "n al cubo menos n es divisible por 6"],
-)
-hard(
-    "es_compare",
-    "Compara {p} y analiza sus ventajas y desventajas.",
-    "Analiza las diferencias entre {p} con una tabla de criterios.",
-    "¿Qué ventajas y desventajas tienen {p}? Evalúa ambas opciones.",
-    lang="es",
-    p=["alquilar y comprar", "el tren y el avión", "la energía solar y la eólica"],
-)
-hard(
-    "zh_prove",
-    "证明{c}。",
-    "请一步一步证明{c}。",
-    "为什么{c}？请严格论证。",
-    lang="zh",
-    c=["根号2是无理数", "素数有无穷多个", "前n个奇数之和等于n的平方"],
-)
-hard(
-    "zh_word",
-    "{p}买了{a}本书，每本{b}元，又买了{c}支笔，每支{d}元，付了{e}元，应该找回多少元？",
-    "一本书{b}元，一支笔{d}元。{p}买{a}本书和{c}支笔，给了{e}元。请计算找零。",
-    "{p}带了{e}元，买{a}本书（每本{b}元）和{c}支笔（每支{d}元），还剩多少元？",
-    lang="zh",
-    p=["小明", "小红", "老王"],
-    a=n(2, 9),
-    b=n(12, 35),
-    c=n(3, 12),
-    d=n(2, 8),
-    e=n(300, 500),
-)
-hard(
-    "zh_design",
-    "设计一个支持{a}万用户的{s}，并分析优缺点。",
-    "请制定{s}的实现方案，必须支持{a}万用户，不能有单点故障。",
-    "如何实现{s}？至少支持{a}万用户，请详细说明架构。",
-    lang="zh",
-    a=n(10, 900),
-    s=["聊天系统", "订单系统", "短链接服务", "消息队列"],
-)
-hard(
-    "ru_prove",
-    "Докажите, что {c}.",
-    "Докажите по шагам, что {c}.",
-    "Почему верно, что {c}? Обоснуйте.",
-    lang="ru",
-    c=["корень из 2 иррационален", "простых чисел бесконечно много", "сумма углов треугольника равна 180 градусам"],
-)
-
-__all__ = ["KINDS"]

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import prior_data
-from prior_kinds_hard import KINDS
+from flash_router import classify, features
+from prior_kinds_languages import KINDS
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold
 from sklearn.preprocessing import StandardScaler
-
-from flash_router import classify, features
 
 ARTEFACT = Path(__file__).parents[1] / "router" / "flash_router" / "prior.json"
 SEED = 20

@@ -6,25 +6,36 @@ a lookup in one dictionary is what keeps a decision under a millisecond.
 
 from __future__ import annotations
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 GROUPS: dict[str, str] = {
-    "cue_reason": "prove proof prove: derive derivation justify deduce infer why conclude explain reasoning disprove"
-    " show verify contradiction induction beweise beweisen beweis begründe begründung warum weshalb herleiten leite zeige"
-    " prouver prouvez démontrer démontrez démontre justifier justifie pourquoi déduire montrer montre demuestra"
-    " demostrar demuestre prueba justifica porqué deduce",
+    "cue_reason": "prove proof derive derivation justify deduce infer why conclude explain reasoning disprove"
+    " show verify contradiction induction beweise beweisen beweis begründe begründung warum weshalb herleiten leite"
+    " zeige prouver prouvez démontrer démontrez démontre justifier justifie pourquoi déduire montrer montre demuestra"
+    " demostrar demuestre prueba justifica porqué deduce"
+    " because argue argues argument arguments reason discuss debate critically counterexample",
     "cue_design": "design plan schedule planning architecture implement implementation optimise optimize optimal"
     " build develop strategy allocate assign arrange itinerary timetable roadmap organise organize budget entwirf"
     " entwerfe plane planen erstelle implementiere optimiere concevoir conçois planifier planifie organise optimiser"
-    " élabore diseña planifica organiza implementa optimiza elabora",
-    "cue_compare": "compare contrast evaluate analyse analyze analysis trade-offs tradeoffs trade-off tradeoff pros cons"
-    " versus vs advantages disadvantages critique assess implications differences vergleiche bewerte analysiere"
+    " élabore diseña planifica organiza implementa optimiza elabora"
+    " sketch architect outline scalable prototype draft milestones phases campaign",
+    "cue_compare": "compare contrast evaluate analyse analyze analysis trade-offs tradeoffs trade-off tradeoff pros"
+    " cons versus vs advantages disadvantages critique assess implications differences vergleiche bewerte analysiere"
     " vorteile nachteile comparer compare comparez analyser analyse avantages inconvénients évalue compara analiza"
-    " evalúa ventajas desventajas",
+    " evalúa ventajas desventajas"
+    " weigh weighing opposing recommend alternatives alternative essay thesis",
     "cue_compute": "calculate compute solve simplify integrate differentiate factor probability expected remainder sum"
     " product derivative integral equation percent average total berechne löse wahrscheinlichkeit gleichung summe"
-    " calcule calculer résous résoudre probabilité équation somme calcula resuelve probabilidad ecuación suma",
+    " calcule calculer résous résoudre probabilité équation somme calcula resuelve probabilidad ecuación suma"
+    " cipher caesar encode decode shift reverse weekday calendar digits digit divide divided multiply multiplied",
     "cue_code": "function code algorithm python javascript java rust sql bug debug class method api regex compile"
     " complexity recursion recursive array string thread threads loop database query script program unit-tests tests"
-    " funktion programm programmiere fonction programme código función programa algoritmo algorithme algorithmus",
+    " funktion programm programmiere fonction programme código función programa algoritmo algorithme algorithmus"
+    " service server cache queue distributed latency throughput expression expressions parser pointer pointers"
+    " c++ typescript golang kotlin haskell bash linux apis http json yaml docker kubernetes",
     "cue_formal": "theorem lemma integer integers prime primes matrix matrices graph vertices polynomial irrational"
     " rational continuous convergence converges modulo divisible finite infinite sequence triangle axiom set bijection"
     " eigenvalue group ring primzahl primzahlen ganze irrational premier premiers entier entiers primos entero enteros",
@@ -93,33 +104,51 @@ UNSPACED: dict[str, str] = {
     "conditional": "如果|假设|若|已知|当",
     "quantifier": "每|所有|全部|各|剩下|还剩|一半",
     "comparison": "更|多于|少于|大于|小于|之前|之后|比",
-    "number_word": "[一二三四五六七八九十百千万]",
-    "step": "首先|然后|接着|最后|步骤|第[一二三四五]",
+    "number_word": "一|二|三|四|五|六|七|八|九|十|百|千|万",
+    "step": "首先|然后|接着|最后|步骤|第一|第二|第三|第四",
     "wh": "谁|什么|哪|几点|何时|誰",
     "how": "怎么|如何|怎样",
     "how_many": "多少|几个|几只|几天",
     "negation": "不|没有|无",
     "table": "表格|列出|标准",
 }
-"""Feature -> regular expression for scripts that put no blanks between words."""
+"""Feature -> texts, separated by bars, for scripts that put no blanks between words."""
 
-COURTESY: frozenset[str] = frozenset(
-    "please thanks thank thx kindly hi hello hey dear greetings question questions following answer answers reply respond"
-    " response help assistant ai expert helpful task user below here again advance appreciate appreciated cheers regards"
-    " best ability carefully consider read instruction instructions request prompt query could would can you your me my"
-    " i'd i'm i i've like need want would know tell let let's get so ok okay well just wondering think about bitte danke"
-    " hallo frage folgende beantworte antworte mir ihre deine merci bonjour svp réponds répondez suivante question plaît"
-    " gracias hola favor pregunta siguiente responde responda much lot very many bit great awesome".split()
+COURTESY: frozenset[str] = _words(
+    "please thanks thank thx kindly hi hello hey dear greetings question questions following answer answers reply "
+    "respond response help assistant ai expert helpful task user below here again advance appreciate appreciated "
+    "cheers regards best ability carefully consider read instruction instructions request prompt could "
+    "would can you your me my i'd i'm i i've like need want would know tell let let's get so ok okay well just "
+    "wondering think about bitte danke hallo frage folgende beantworte antworte mir ihre deine merci bonjour svp "
+    "réponds répondez suivante question plaît gracias hola favor pregunta siguiente responde responda lot "
+    "bit great awesome"
 )
 """Words of politeness and framing. They are left out of every word count, so that a wrapper or a trailing thanks
 changes little."""
+
+COURTESY_LINKS: frozenset[str] = _words(
+    "a an the and for so to of with have has is are be it this that much many very nice day good all by in on de la le"
+    " el vielen herzlichen beaucoup muchas merci für y et und yours truly sincerely from"
+)
+"""What joins words of politeness in a sentence that has nothing else, as in "Thanks so much for your help"."""
+
+POINTING: frozenset[str] = _words(
+    "he she it they them this that these those then one both also so therefore her his their its how explain give show"
+    " find compute calculate solve justify dies das er sie es dann combien elle il elles ils ella él ellos"
+)
+"""A sentence that begins with one of these leans on the sentence before it."""
+
+LINKING: frozenset[str] = _words(
+    "with from that this then than what when where which have they their there were your into"
+)
+"""Longer words that two sentences may share without belonging together."""
 
 SHALLOW_GROUPS: tuple[str, ...] = ("cue_define", "cue_rewrite", "cue_brief")
 DEEP_GROUPS: tuple[str, ...] = (
     "cue_reason", "cue_design", "cue_compare", "cue_compute", "cue_code", "cue_formal", "cue_depth", "constraint",
 )  # fmt: skip
 
-ABSTRACT_ENDINGS: frozenset[str] = frozenset(
-    "tion sion ment ence ance logy nomy ility ivity ized ised ical ious ness ship ktion heit keit tät ción dad".split()
+ABSTRACT_ENDINGS: frozenset[str] = _words(
+    "tion sion ment ence ance logy nomy ility ivity ized ised ical ious ness ship ktion heit keit tät ción dad"
 )
 """Endings of learned words (last three or four letters): a rule for rarity that needs no word list."""

@@ -8,6 +8,7 @@ not drown everything else.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from math import log1p, sqrt
 
 from flash_router import cues
@@ -18,7 +19,7 @@ _SCALARS = (
     "chars", "words", "sentences", "lines", "paragraphs", "words_per_sentence", "longest_sentence",
     "word_length", "word_spread", "long_words", "very_long_words", "abstract_words", "distinct_words", "short_prompt",
     "numbers", "digits", "longest_number", "decimals", "percent", "currency", "numbers_per_word",
-    "operators", "equations", "math_symbols", "variables", "latex",
+    "operators", "big_arithmetic", "equations", "math_symbols", "variables", "latex",
     "list_items", "commas", "colons", "questions", "asks", "brackets", "quotes", "quoted_share", "names",
     "code_marks", "code_lines", "script_other", "script_unspaced", "uppercase_words",
     "deep_and_long", "shallow_and_short", "head_deep", "head_shallow", "turns", "follow_up", "context_deep",
@@ -34,8 +35,8 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SENTENCE = re.compile(r"[.!?。！？]+(?=\s|$|[^\x00-\x7f])|\n+|[。！？]")
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*•]|\(?[0-9a-z]{1,2}[.)])[ \t]", re.M)
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
-_NOT_LATIN = re.compile(r"[\u0370-\u1dff\u2c00-\ud7ff]")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]+")
+_NOT_LATIN = re.compile(r"[\u0370-\u1dff\u2c00-\ud7ff]+")
 _CODE = re.compile(
     r"```|\w\(\)|\w\.\w+\(|[;{}]\s*$|==|!=|->|=>|&&|\|\||::|</\w|\b(?:def|import|return|SELECT|const)\b", re.M
 )
@@ -44,7 +45,8 @@ _QUOTED = re.compile(
     r"\"[^\"\n]{1,400}\"|“[^”\n]{1,400}”|«[^»\n]{1,400}»|「[^」\n]{1,400}」|(?<!\w)'[^'\n]{2,400}'(?!\w)"
 )
 _OPERATOR = re.compile(r"[+*/^<>×÷=]|(?<=[\d\s)])[-−](?=[\d\s(])")
-_MATH = re.compile(r"[∑∫√≤≥≠∈∀∃∂∞πθ≡∪∩⊂²³]|\bx\^|\bf\(|\blog\b|\bsin\b|\bcos\b|\bmod\b")
+_MATH = re.compile(r"[∑∫√≤≥≠∈∀∃∂∞πθ≡∪∩⊂²³]")
+_MATH_WORDS = frozenset(("log", "sin", "cos", "tan", "mod", "sqrt", "lim"))
 _VARIABLE = re.compile(r"(?<![\w'’])[b-hj-zB-HJ-Z](?![\w'’])")
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-ZÀ-Þ][a-zà-ÿ]+")
 _UPPER = re.compile(r"\b[A-Z]{2,}\b")
@@ -52,7 +54,7 @@ _UPPER = re.compile(r"\b[A-Z]{2,}\b")
 _GROUP_INDEX = {name: index for index, name in enumerate(_GROUP_NAMES)}
 _CUES: dict[str, tuple[int, ...]] = {}
 for _name, _words in cues.GROUPS.items():
-    for _word in _words.split():
+    for _word in dict.fromkeys(_words.split()):
         _CUES[_word] = (*_CUES.get(_word, ()), _GROUP_INDEX[_name])
 _PAIRS: dict[tuple[str, str], int] = {
     (pair.split()[0], pair.split()[1]): _GROUP_INDEX[name]
@@ -60,7 +62,9 @@ _PAIRS: dict[tuple[str, str], int] = {
     for pair in pairs.split("/")
 }
 _PAIR_FIRST = frozenset(first for first, _ in _PAIRS)
-_UNSPACED_CUES = [(_GROUP_INDEX[name], re.compile(pattern)) for name, pattern in cues.UNSPACED.items()]
+_UNSPACED_GROUP = {cue: _GROUP_INDEX[name] for name, listed in cues.UNSPACED.items() for cue in listed.split("|")}
+# Longest first: a cue must not be hidden by a shorter one that starts it.
+_UNSPACED_CUE = re.compile("|".join(sorted(_UNSPACED_GROUP, key=lambda cue: (-len(cue), cue))))
 _DEEP = tuple(_GROUP_INDEX[name] for name in cues.DEEP_GROUPS)
 _SHALLOW = tuple(_GROUP_INDEX[name] for name in cues.SHALLOW_GROUPS)
 _COURTESY = cues.COURTESY
@@ -77,7 +81,7 @@ def measure(reading: Reading) -> list[float]:
     """The counts of what was read."""
     text = reading.ask
     lower = text.lower()
-    unspaced = len(_UNSPACED.findall(text)) if not text.isascii() else 0
+    unspaced = sum(map(len, _UNSPACED.findall(text))) if not text.isascii() else 0
     words = [word for word in _WORD.findall(lower) if word not in _COURTESY]
     groups = _cue_counts(words, lower if unspaced else "")
 
@@ -94,13 +98,20 @@ def measure(reading: Reading) -> list[float]:
 
     numbers = _NUMBER.findall(text)
     n_digits = sum(map(len, numbers))
+    operators = len(_OPERATOR.findall(text))
+    math_marks = sum(1 for word in words if word in _MATH_WORDS)
+    if not text.isascii():
+        math_marks += len(_MATH.findall(text))
+    # Digits to carry: what makes 7 + 5 easy and 4711 * 815 hard.
+    arithmetic = bool(operators or groups[_GROUP_INDEX["cue_compute"]])
+    big_arithmetic = log1p(max(n_digits - 4, 0) / 2) if arithmetic and len(numbers) > 1 else 0.0
     quoted = _QUOTED.findall(text) if ('"' in text or "'" in text or not text.isascii()) else []
     code = len(_CODE.findall(text))
     size = max(len(text), 1)
     n_questions = text.count("?") + text.count("？")
     deep = sum(groups[index] for index in _DEEP)
     shallow = sum(groups[index] for index in _SHALLOW)
-    follow_up = float(bool(reading.turns) and n_words < 10)
+    follow_up = float(bool(reading.turns) and n_words <= 3)
     context_deep, context_code, context_numbers = _context(reading.context)
     head_deep, head_shallow = _head(reading.head)
 
@@ -114,7 +125,7 @@ def measure(reading: Reading) -> list[float]:
         log1p(sum(1 for number in numbers if "." in number)), log1p(text.count("%")),
         log1p(text.count("$") + text.count("€") + text.count("£") + text.count("¥")),
         len(numbers) / (len(numbers) + n_words + 4),
-        log1p(len(_OPERATOR.findall(text)) / 2), log1p(text.count("=")), log1p(len(_MATH.findall(lower))),
+        log1p(operators / 2), big_arithmetic, log1p(text.count("=")), log1p(math_marks),
         log1p(len(_VARIABLE.findall(text)) / 2), log1p(len(_LATEX.findall(text)) if "\\" in text or "$" in text else 0),
         log1p(len(_LIST_ITEM.findall(text)) / 2),
         log1p((text.count(",") + text.count("，") + text.count("、")) / 3),
@@ -123,7 +134,7 @@ def measure(reading: Reading) -> list[float]:
         log1p((text.count("(") + text.count("[") + text.count("{")) / 2), log1p(len(quoted)),
         sum(map(len, quoted)) / size, log1p(len(_NAME.findall(text)) / 3),
         log1p(code / 2), log1p(text.count("\n    ") + text.count("\n\t")),
-        (len(_NOT_LATIN.findall(text)) - unspaced) / size if not text.isascii() else 0.0, unspaced / size,
+        (sum(map(len, _NOT_LATIN.findall(text))) - unspaced) / size if not text.isascii() else 0.0, unspaced / size,
         log1p(len(_UPPER.findall(text)) / 3),
         log1p(deep) * log1p(n_words / 20), log1p(shallow) / (1 + n_words / 20), log1p(head_deep), log1p(head_shallow),
         log1p(reading.turns / 2), follow_up, follow_up * log1p(context_deep), log1p(context_code / 4),
@@ -140,12 +151,12 @@ def _cue_counts(words: list[str], unspaced: str) -> list[int]:
         for index in get(word, ()):
             groups[index] += 1
     if not _PAIR_FIRST.isdisjoint(words):
-        for pair in zip(words, words[1:], strict=False):
+        for pair in pairwise(words):
             if (found := _PAIRS.get(pair)) is not None:
                 groups[found] += 1
     if unspaced:
-        for index, pattern in _UNSPACED_CUES:
-            groups[index] += len(pattern.findall(unspaced))
+        for cue in _UNSPACED_CUE.findall(unspaced):
+            groups[_UNSPACED_GROUP[cue]] += 1
     return groups
 
 
@@ -162,5 +173,6 @@ def _context(context: str) -> tuple[int, int, int]:
     """Deep cues, code marks and numbers in what stands before the last user turn."""
     if not context:
         return 0, 0, 0
-    groups = _cue_counts(_WORD.findall(context.lower()), "")
+    lower = context.lower()
+    groups = _cue_counts(_WORD.findall(lower), "" if context.isascii() else lower)
     return sum(groups[index] for index in _DEEP), len(_CODE.findall(context)), len(_NUMBER.findall(context))

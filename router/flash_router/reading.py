@@ -1,8 +1,8 @@
 """Which part of a prompt the classifier reads: the last user turn first, then a little of what stands before it.
 
-Invariant: about MAX_CHARS characters at most are looked at, whatever the prompt's size, and `truncated` is true whenever
-anything was left out. What a long turn asks for stands mostly in its last paragraph, its instruction sometimes in
-its first: both are kept, the middle is not.
+Invariant: about MAX_CHARS characters at most are looked at, whatever the prompt's size, and `truncated` is true
+whenever anything was left out. What a long turn asks for stands mostly in its last paragraph, its instruction
+sometimes in its first: both are kept, the middle is not.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from flash_router import cues
 Prompt = str | Sequence[tuple[str, str]]
 """A raw prompt, or (role, content) pairs in order."""
 
-MAX_CHARS = 3000
-ASK_CHARS = 2000
+MAX_CHARS = 2800
+ASK_CHARS = 1900
 """A last user turn up to this length is read whole."""
 TAIL_CHARS = 1500
 HEAD_CHARS = 300
-LONG_PARAGRAPH = 600
-CONTEXT_HEAD = 300
-CONTEXT_TAIL = 700
+SURE_PARAGRAPH = 500
+"""A last paragraph up to this length is one thought; a longer one is searched for where the question starts."""
+CONTEXT_HEAD = 250
+CONTEXT_TAIL = 550
 
-_BLANK = re.compile(r"\n[ \t\r]*\n")
+# A line this long is a paragraph of its own, also without a blank line around it.
+_PARAGRAPH_END = re.compile(r"\n[ \t\r]*\n|(?<=[^\n]{200})\n|\n(?=[^\n]{200})")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_BOUNDARY = re.compile(r"(?<=[.!?。！？\n])\s*")
+_SENTENCE_END = re.compile(r"(?<=[.!?][ \n])|(?<=[。！？\n])")
+_LINE_END = re.compile(r"(?<=\n)")
 _LIST = re.compile(r"\s*(?:[-*•]|\(?\w{1,2}[.)])\s")
 
 
@@ -99,19 +102,64 @@ def _context(contents: list[str]) -> str:
 
 def is_courtesy(text: str) -> bool:
     """True when every word of `text` is one of politeness, as in "Thank you very much!"."""
-    return all(word in cues.COURTESY for word in _WORD.findall(text.lower()[:200])) and len(text) <= 200
+    return len(text) <= 200 and all(
+        word in cues.COURTESY or word in cues.COURTESY_LINKS for word in _WORD.findall(text.lower())
+    )
 
 
 def _asking_part(tail: str) -> str:
     """The last paragraph that is more than politeness, with the one before it where it only continues that."""
-    paragraphs = [part.strip() for part in _BLANK.split(tail)]
+    paragraphs = [part.strip() for part in _PARAGRAPH_END.split(tail)]
     while len(paragraphs) > 1 and is_courtesy(paragraphs[-1]):
         paragraphs.pop()
     asked = paragraphs.pop()
     while paragraphs and (_LIST.match(asked) or paragraphs[-1].endswith((":", "："))):
         asked = paragraphs.pop() + "\n\n" + asked
-    if paragraphs or len(asked) <= LONG_PARAGRAPH:
+    if paragraphs and "\n" not in asked and len(asked) <= SURE_PARAGRAPH:
         return asked
-    # One long block: its end, from the start of a sentence or a line.
-    cut = _BOUNDARY.search(asked, len(asked) - LONG_PARAGRAPH)
-    return asked[cut.end() :] if cut and cut.end() < len(asked) else asked[-LONG_PARAGRAPH:]
+    parts = _SENTENCE_END.split(asked) if len(asked) > SURE_PARAGRAPH or not paragraphs else _LINE_END.split(asked)
+    return _coherent_end([part for part in parts if part])
+
+
+def _coherent_end(parts: list[str]) -> str:
+    """The last of these sentences or lines that hang together: what a question drags along, not what precedes it.
+
+    Going back from the end, a part is kept while it, or the one before it, shares a word with the kept ones or has a
+    number as they do, while a kept one leans on what is before it, and while no full stop divides them.
+    """
+    start = len(parts) - 1
+    while start > 0 and is_courtesy(parts[start]):
+        start -= 1
+    words, numbers, size = _stems(parts[start]), _has_digit(parts[start]), len(parts[start])
+    look = start - 1
+    while look >= max(start - 2, 0) and size < TAIL_CHARS:
+        before = parts[look]
+        stems = _stems(before)
+        follows = look == start - 1 and (
+            not before.rstrip().endswith((".", "!", "?", "。", "！", "？", '."', '?"'))
+            or _LIST.match(parts[start]) is not None
+            or _leans_back(parts[start])
+        )
+        if follows or (numbers and _has_digit(before)) or not words.isdisjoint(stems):
+            for part in parts[look:start]:
+                words |= _stems(part)
+                numbers = numbers or _has_digit(part)
+                size += len(part)
+            start = look
+        look -= 1
+    return "".join(parts[start:]).strip()
+
+
+def _stems(sentence: str) -> set[str]:
+    """Starts of the longer words: the same for "wall" and "walls"."""
+    return {word[:5] for word in _WORD.findall(sentence.lower()) if len(word) > 3 and word not in cues.LINKING}
+
+
+def _has_digit(sentence: str) -> bool:
+    return any(char.isdigit() for char in sentence)
+
+
+def _leans_back(sentence: str) -> bool:
+    """True when the sentence begins with a word that points at what stands before it."""
+    first = _WORD.search(sentence)
+    return first is not None and first[0].lower() in cues.POINTING
