@@ -1,0 +1,102 @@
+"""From a request's text to token ids and settled sampling parameters, for one revision."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from flash_wire.room import footprint, longest_answer
+from flash_wire.v1 import inference_pb2 as pb
+
+from flash_router.core import Refused, Why
+from flash_router.roster import Revision
+
+AT_ONCE = 8_000
+"""Characters that are tokenised on the event loop (about 2 ms); longer texts go to a thread."""
+
+
+def size_of(request: pb.GenerateRequest) -> int:
+    """Tokens, guessed as a quarter of the characters, before a tokenizer is known."""
+    if request.HasField("prompt_ids"):
+        return len(request.prompt_ids.ids)
+    return _characters(request) // 4 + 1
+
+
+async def tokenise(request: pb.GenerateRequest, revision: Revision) -> list[int]:
+    """Raises Refused(INVALID) where the model cannot take such a prompt."""
+    if request.HasField("prompt_ids"):
+        ids = list(request.prompt_ids.ids)
+        if (top := max(ids, default=0)) >= revision.text.vocab_size:
+            raise Refused(
+                Why.INVALID,
+                f"prompt_ids has {top}, but the vocabulary of tier {revision.tier} ends at"
+                f" {revision.text.vocab_size - 1}: use that tier's tokenizer",
+                field="prompt_ids",
+            )
+        return ids
+    if request.messages and not revision.text.has_template:
+        raise Refused(
+            Why.INVALID,
+            f"the model of tier {revision.tier} has no chat template: send the text as prompt instead of messages",
+            field="messages",
+        )
+    try:
+        if _characters(request) <= AT_ONCE:
+            return _encode(request, revision)
+        return await asyncio.to_thread(_encode, request, revision)
+    except ValueError as error:
+        field = "messages" if request.messages else "prompt"
+        raise Refused(Why.INVALID, f"{field} cannot be turned into tokens: {error}", field=field) from None
+
+
+def fit(asked: pb.Sampling, prompt_ids: list[int], revision: Revision) -> pb.Sampling:
+    """Sampling with every field set. Raises Refused(INVALID) with both numbers where it can never fit."""
+    prompt = len(prompt_ids)
+    size = {"block_size": revision.block_size, "max_model_len": revision.max_model_len}
+    most = longest_answer(prompt, kv_tokens=revision.kv_tokens, **size)
+    if prompt == 0:
+        raise Refused(Why.INVALID, "prompt has no tokens: write what the model is to go on from", field="prompt")
+    if most < 1:
+        limit = min(revision.max_model_len or revision.kv_tokens, revision.kv_tokens)
+        raise Refused(
+            Why.INVALID,
+            f"prompt is {prompt} tokens long, and tier {revision.tier} takes at most {limit}, prompt and answer"
+            " together: send a shorter one",
+            field="prompt",
+        )
+    max_tokens = asked.max_tokens if asked.HasField("max_tokens") else most
+    if max_tokens > most:
+        want = footprint(prompt, max_tokens, block_size=revision.block_size)
+        raise Refused(
+            Why.INVALID,
+            f"sampling.max_tokens is {max_tokens}, but after a prompt of {prompt} tokens tier {revision.tier} has room"
+            f" for {most} (prompt and answer together would need {want}, its model takes"
+            f" {revision.max_model_len or revision.kv_tokens} and its KV cache {revision.kv_tokens}): ask for fewer",
+            field="sampling.max_tokens",
+        )
+    settled = pb.Sampling()
+    settled.CopyFrom(asked)
+    settled.max_tokens = max_tokens
+    for name, default in (
+        ("temperature", 1.0),
+        ("top_p", 1.0),
+        ("top_k", 0),
+        ("presence_penalty", 0.0),
+        ("frequency_penalty", 0.0),
+        ("repetition_penalty", 1.0),
+    ):
+        if not asked.HasField(name):
+            setattr(settled, name, default)
+    if not asked.HasField("seed"):
+        settled.seed = secrets.randbits(63)
+    return settled
+
+
+def _characters(request: pb.GenerateRequest) -> int:
+    return len(request.prompt) + sum(len(message.content) for message in request.messages)
+
+
+def _encode(request: pb.GenerateRequest, revision: Revision) -> list[int]:
+    if request.messages:
+        return revision.text.encode_chat([(message.role, message.content) for message in request.messages])
+    return revision.text.encode(request.prompt)
