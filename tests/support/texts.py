@@ -1,0 +1,36 @@
+"""Texts that tokenizers trip over."""
+
+from __future__ import annotations
+
+TEXTS = [
+    "Hello, world!",
+    "",
+    " ",
+    "   leading and trailing   ",
+    "tabs\tand\r\nline ends\n\n\n  indented",
+    "I'm sure they've said it's what we'll do, DON'T you'RE",
+    "def f(x: int) -> int:\n    return x ** 2  # squared\n\nprint(f(10))\n",
+    'for (int i=0;i<100;++i) { a[i] += 1.5e-3; } /* "quoted" */',
+    "phone 0123456789, year 2024, 3.14159, 1,000,000 and ½ or ٣٤",
+    "Größe, façade, naïve, Ærøskøbing",
+    "Здравствуй, мир! Как дела?",
+    "你好，世界。今天天气怎么样？",
+    "こんにちは、元気ですか。ﾊﾝｶｸ",
+    "안녕하세요 세계",
+    "مرحبا بالعالم، كيف حالك؟",
+    "שלום עולם",
+    "नमस्ते दुनिया",
+    "สวัสดีชาวโลก",
+    "emoji 😀 family 👨‍👩‍👧‍👦 flag 🇩🇪 skin 👍🏽",
+    "zero\u200bwidth\u200djoiner and \ufeffbom and nbsp\u00a0here",
+    "math ∑∫√≠≤ → ∞ and \U0001d54f\U0001d54f",
+    "control \x00 \x01 \x7f bytes",
+    "a" * 300 + " " * 40 + "b",
+    "<html><body class='x'>&amp;</body></html>",
+    "https://example.com/path?query=1&other=%20#anchor",
+    '{"json": [1, 2, {"three": null}], "text": "a\\nb"}',
+    "| table | row |\n|---|---|\n| 1 | 2 |",
+    "ends with a lone accent e\u0301 and cafe\u0301",
+    "\ufffd replacement \ufffd\ufffd",
+    "the Ġ and ▁ marks themselves Ċ",
+]
