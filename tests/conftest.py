@@ -32,8 +32,8 @@ def start_server() -> Iterator[Callable[..., Server]]:
     """Starts servers of the test's own: start_server("redis", appendonly=True). All are ended after it."""
     with contextlib.ExitStack() as stack:
 
-        def start(kind: str = "redis", *, appendonly: bool = False) -> Server:
+        def start(kind: str = "redis", *, appendonly: bool = False, extra: tuple[str, ...] = ()) -> Server:
             binary_or_skip(kind)
-            return stack.enter_context(running_server(kind, appendonly=appendonly))
+            return stack.enter_context(running_server(kind, appendonly=appendonly, extra=extra))
 
         yield start

@@ -57,12 +57,13 @@ def binary_or_skip(kind: str) -> str:
 class Server:
     """One server process that can be stopped, killed, frozen and started again on the same port."""
 
-    def __init__(self, kind: str, folder: Path, *, appendonly: bool = False, program: str | None = None) -> None:
+    def __init__(self, kind: str, folder: Path, *, appendonly: bool = False, extra: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.folder = folder
         self.appendonly = appendonly
         self.port = 0
-        self._program = program or binary(kind)
+        self.extra = extra
+        self._program = binary(kind)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -150,6 +151,7 @@ class Server:
             "noeviction",
             "--daemonize",
             "no",
+            *self.extra,
         ]
         with open(self.folder / "server.log", "ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -175,10 +177,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def running_server(kind: str = "redis", *, appendonly: bool = False) -> Iterator[Server]:
+def running_server(kind: str = "redis", *, appendonly: bool = False, extra: tuple[str, ...] = ()) -> Iterator[Server]:
     """A started server that is gone afterwards, its data too. Raises Missing."""
     with tempfile.TemporaryDirectory(prefix=f"flashfleet-{kind}-") as folder:
-        server = Server(kind, Path(folder), appendonly=appendonly)
+        server = Server(kind, Path(folder), appendonly=appendonly, extra=extra)
         try:
             server.start()
             yield server
