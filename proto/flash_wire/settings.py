@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from flash_wire.pattern import Pattern
 from flash_wire.units import Duration
 
 TierName = Literal["flash", "standard"]
@@ -75,24 +76,21 @@ class When(Settings):
     """A rule's condition. All that are given must hold; texts are compared without case."""
 
     contains: tuple[str, ...] = knob((), "True when the prompt contains any of these.", example=["step by step"])
-    regex: str = knob("", "True when this regular expression is found (Python syntax).", max_length=500)
+    regex: str = knob("", "True when this regular expression is found (Python syntax, no look-around or"
+                     " back-references).", max_length=500)
     min_chars: int = knob(0, "True from this prompt length on.", unit="characters", ge=0)
     max_chars: int = knob(0, "True up to this prompt length; 0 is no limit.", unit="characters", ge=0)
     tenant: str = knob("", "True for this tenant.", max_length=63)
 
     @model_validator(mode="after")
     def _says_something(self) -> When:
-        import re
-
         if not (self.contains or self.regex or self.min_chars or self.max_chars or self.tenant):
             raise ValueError("a rule without a condition would take every request: give contains, regex, minChars,"
                              " maxChars or tenant")
         if any(not text.strip() for text in self.contains):
             raise ValueError("contains has an empty text, which every prompt contains: remove it")
-        try:
-            re.compile(self.regex)
-        except re.error as error:
-            raise ValueError(f"regex {self.regex!r} does not compile: {error}") from None
+        if self.regex:
+            Pattern(self.regex)
         return self
 
 
