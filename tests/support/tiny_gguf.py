@@ -15,10 +15,8 @@ TEXTS = (
     "we'll see 12 or 1234 of them in 2024, at 10.50$ each... It's 'quoted' and DON'T SHOUT!\n\n  indented code(x) = "
     "x**2 + 3\n\tand tabs\r\n über café naïve 日本語 テスト 100% \u2581 done   "
 )
-CROSSING: list[tuple[str, str]] = [
-    (pair.split()[0], pair.split()[1])
-    for pair in ("1 2", "3 4", "12 34", "Ġ 1", "Ġ Ġ", "Ċ Ċ", "Ġ '", "' q", "' T", ", Ċ")
-]
+_CROSSING = "1 2|3 4|12 34|Ġ 1|Ġ Ġ|Ċ Ċ|Ġ '|' q|' T|, Ċ"
+CROSSING = [(pair.split()[0], pair.split()[1]) for pair in _CROSSING.split("|")]
 """Merges that are possible or not, as the text was split before."""
 
 
