@@ -12,7 +12,7 @@ from flash_wire.broker.types import (
     Dropped,
     Enqueued,
 )
-from support.broker_rows import KNOWN, RUNNING, WAITING, Row, but, cancel, check, claim, enqueue, rows
+from support.broker_rows import GONE_A, KNOWN, RUNNING, WAITING, Row, but, cancel, check, claim, enqueue, rows
 from support.broker_state import Contents, ended, fleet, job, sched, tenant, world
 
 ENQUEUE = [
