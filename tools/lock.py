@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -57,7 +58,7 @@ class Pin:
 
     def lines(self) -> Iterator[str]:
         marker = str(self.requirement.marker or "").replace(f" and ({EVERYWHERE})", "")
-        condition = f" ; {marker}" if marker not in ("", EVERYWHERE) else ""
+        condition = f" ; {Marker(marker)}" if marker not in ("", EVERYWHERE) else ""
         yield f"{self.requirement.name}=={self.version}{condition} \\"
         for at, value in enumerate(self.hashes, 1):
             yield f"    --hash={value}" + (" \\" if at < len(self.hashes) else "")
