@@ -49,15 +49,19 @@ class Account:
 class Entry:
     """A published page: the tokens it holds, and the page before it."""
 
-    __slots__ = ("alive", "key", "page", "parent", "pinned", "tokens")
+    __slots__ = ("alive", "domain", "key", "page", "parent", "tokens")
 
-    def __init__(self, key: bytes, page: int, tokens: tuple[int, ...], parent: Entry | None, pinned: bool) -> None:
+    def __init__(self, key: bytes, page: int, tokens: tuple[int, ...], parent: Entry | None, domain: str) -> None:
         self.key = key
         self.page = page
         self.tokens = tokens
         self.parent = parent
-        self.pinned = pinned
+        self.domain = domain
         self.alive = True
+
+    def is_for(self, domain: str, parent: Entry | None, tokens: tuple[int, ...]) -> bool:
+        """The hash only finds a candidate; this decides. So a collision never shares a page."""
+        return self.tokens == tokens and self.parent is parent and self.domain == domain
 
 
 class PagePool:
@@ -179,7 +183,7 @@ class PagePool:
         for i in range((len(tokens) - 1) // self.block_size):
             block = tuple(tokens[i * self.block_size : (i + 1) * self.block_size])
             entry = None
-            if self._pins and (parent is None or parent.pinned):
+            if self._pins and (parent is None or parent.domain == PINNED):
                 entry = self._find(PINNED, parent, block)
             if entry is None and self._prefix_cache:
                 entry = self._find(domain, parent, block)
@@ -198,21 +202,21 @@ class PagePool:
         if not (self._prefix_cache or domain == PINNED) or (parent is not None and not parent.alive):
             return None
         block = tuple(tokens)
-        if domain != PINNED and self._pins and (parent is None or parent.pinned):
+        if domain != PINNED and self._pins and (parent is None or parent.domain == PINNED):
             pinned = self._find(PINNED, parent, block)
             if pinned is not None:
                 return pinned
         key = self._key(domain, parent, block)
         there = self._table.get(key)
         if there is not None:
-            if there.tokens == block and there.parent is parent:
+            if there.is_for(domain, parent, block):
                 return there
             if there.parent is None or there.parent.alive:
                 return None
             self._forget(there)  # Its parent is gone, so nobody can reach it.
         if page in self._entry_of:
             return None  # Published already, in another chain: a page has one name.
-        entry = Entry(key, page, block, parent, domain == PINNED)
+        entry = Entry(key, page, block, parent, domain)
         self._table[key] = self._entry_of[page] = entry
         return entry
 
@@ -233,10 +237,7 @@ class PagePool:
 
     def _find(self, domain: str, parent: Entry | None, block: tuple[int, ...]) -> Entry | None:
         entry = self._table.get(self._key(domain, parent, block))
-        # The hash only finds a candidate. Tokens and parent decide, so a collision never shares a page.
-        if entry is None or entry.tokens != block or entry.parent is not parent:
-            return None
-        return entry if (entry.pinned == (domain == PINNED)) else None
+        return entry if entry is not None and entry.is_for(domain, parent, block) else None
 
     def _key(self, domain: str, parent: Entry | None, block: tuple[int, ...]) -> bytes:
         return self._digest(domain.encode(), parent.key if parent else b"", array("q", block).tobytes())
