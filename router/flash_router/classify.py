@@ -22,6 +22,8 @@ FORMAT = 1
 CLIP = 4.0
 """A count further than this from its mean, in scales, counts as this far: one odd count alone decides nothing."""
 MAX_REASONS = 5
+DIGITS = 6
+"""Of a score: what is closer is equal."""
 
 
 class PriorError(ValueError):
@@ -63,7 +65,7 @@ class Prior:
         odds = self.intercept + math.fsum(parts)
         ranked = sorted(zip(features.NAMES, parts, strict=True), key=lambda pair: -abs(pair[1]))[:MAX_REASONS]
         reasons = tuple((name, part) for name, part in ranked if part)
-        return Judgement(_sigmoid(odds), reasons, reading.truncated)
+        return Judgement(round(_sigmoid(odds), DIGITS), reasons, reading.truncated)
 
 
 def _sigmoid(odds: float) -> float:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import log1p, sqrt
 
 from flash_router import cues
-from flash_router.reading import Prompt, Reading, read
+from flash_router.reading import UNSPACED, Prompt, Reading, read
 
 _GROUP_NAMES = tuple(cues.GROUPS)
 _SCALARS = (
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SENTENCE = re.compile(r"[.!?。！？]+(?=\s|$|[^\x00-\x7f])|\n+|[。！？]")
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*•]|\(?[0-9a-z]{1,2}[.)])[ \t]", re.M)
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]+")
+_UNSPACED = re.compile(UNSPACED.pattern + "+")
 _NOT_LATIN = re.compile(r"[\u0370-\u1dff\u2c00-\ud7ff]+")
 _CODE = re.compile(
     r"```|\w\(\)|\w\.\w+\(|[;{}]\s*$|==|!=|->|=>|&&|\|\||::|</\w|\b(?:def|import|return|SELECT|const)\b", re.M
