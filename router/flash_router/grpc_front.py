@@ -10,8 +10,8 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from contextlib import aclosing
+from typing import NoReturn, Protocol, TypeVar, cast
 
 import grpc
 from flash_wire.v1 import inference_pb2 as pb
@@ -19,12 +19,11 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection
 
 from flash_router import validate
 from flash_router.core import Core, Refused, Why
+from flash_router.grpc_watch import Watch
+from flash_router.listen import CannotListen, address, listen
 from flash_router.metrics import Call, Metrics
 from flash_router.said import STATUSES, UNEXPECTED, decision_headers, retry_after
 from flash_router.undecodable import fault
@@ -34,7 +33,6 @@ MAX_MESSAGE = 16 * 1024 * 1024
 """Bytes of one request; text and ids within it have bounds of their own in `validate`."""
 MAX_RPCS = 16_384
 """Calls at once. What waits and what is held is bounded far below this by the settings' limits."""
-_HEALTH_PERIOD = 0.2
 _log = logging.getLogger("flash_router.grpc")
 
 M = TypeVar("M", bound=Message)
@@ -53,16 +51,6 @@ class Context(Protocol):
     def cancelled(self) -> bool: ...
 
 
-class PortTaken(OSError):
-    """The address cannot be listened on. The message says which, and what to do."""
-
-    def __init__(self, setting: str, host: str, port: int, cause: str = "") -> None:
-        super().__init__(
-            f"port {port} is already taken on {host}: stop what listens there or choose another with"
-            f" {setting}{f' ({cause})' if cause else ''}"
-        )
-
-
 class GrpcFront:
     """The server. `start`, then `stop`; `port` is the real one after `start`."""
 
@@ -71,36 +59,27 @@ class GrpcFront:
         self._core = core
         self._metrics = metrics
         self._server = aio.server(options=_options(max_duration), maximum_concurrent_rpcs=MAX_RPCS)
-        self._health = _ReadyHealth(core)
-        self._following: asyncio.Task[None] | None = None
         self.port = 0
         self._server.add_generic_rpc_handlers((self._handlers(),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        self._watch = Watch(core, SERVICE)
+        self._watch.add_to(self._server)
 
     def bind(self, host: str, port: int) -> int:
-        """Takes the port, before anything is served. Raises PortTaken."""
+        """Takes the port, before anything is served; 0 takes a free one. Raises CannotListen."""
+        # grpcio does not say why it cannot listen; a plain socket does.
+        listen(host, port, "grpcPort").close()
         try:
-            self.port = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        except RuntimeError:
-            self.port = 0
-        if not self.port:
-            raise PortTaken("grpcPort", host, port)
+            self.port = self._server.add_insecure_port(address(host, port))
+        except RuntimeError as error:
+            raise CannotListen(f"cannot listen on {address(host, port)} (grpcPort): {error}") from None
         return self.port
 
     async def start(self) -> None:
-        await self._health.follow()
         await self._server.start()
-        self._following = asyncio.create_task(self._health.keep_following(), name="grpc-health")
 
     async def stop(self, grace: float) -> None:
-        """NOT_SERVING and GOAWAY at once; calls that run have `grace` seconds."""
-        if self._following is not None:
-            self._following.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._following
-        await self._health.enter_graceful_shutdown()
+        """NOT_SERVING and GOAWAY at once; calls that run have `grace` seconds. To be called once."""
+        self._watch.close()
         await self._server.stop(grace)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
@@ -156,9 +135,7 @@ class GrpcFront:
 
         return answer
 
-    async def _generate_once(
-        self, request: pb.GenerateRequest, context: Context, call: Call
-    ) -> pb.GenerateResponse:
+    async def _generate_once(self, request: pb.GenerateRequest, context: Context, call: Call) -> pb.GenerateResponse:
         request = validate.check(request)
         response = pb.GenerateResponse()
         texts: list[str] = []
@@ -248,33 +225,6 @@ def _add(status: status_pb2.Status, detail: Message) -> None:
     packed = AnyProto()
     packed.Pack(detail)
     status.details.append(packed)
-
-
-class _ReadyHealth(health_aio.HealthServicer):
-    """grpc.health.v1 whose answer is core.ready, for the server as a whole and for the service."""
-
-    def __init__(self, core: Core) -> None:
-        super().__init__()
-        self._core = core
-        self._shown: int | None = None
-
-    async def Check(self, request: Any, context: Any) -> Any:
-        await self.follow()
-        return await super().Check(request, context)
-
-    async def follow(self) -> None:
-        kinds = health_pb2.HealthCheckResponse
-        now = kinds.SERVING if self._core.ready else kinds.NOT_SERVING
-        if now != self._shown:
-            self._shown = now
-            for service in ("", SERVICE):
-                await self.set(service, now)
-
-    async def keep_following(self) -> None:
-        """For watchers: they hear of a change within the period."""
-        while True:
-            await asyncio.sleep(_HEALTH_PERIOD)
-            await self.follow()
 
 
 def _options(max_duration: float) -> list[tuple[str, int]]:
