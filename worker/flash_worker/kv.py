@@ -83,6 +83,9 @@ class PagePool:
         self._in_flight: dict[int, int] = {}
         self._by_step: dict[int, list[int]] = {}
         self._refs = [0] * pages
+        self._busy_until = [0] * pages
+        """The last step that a former holder had in flight when it let go of the page."""
+        self._settled = 0
         self._held = 0
         self._table: dict[bytes, Entry] = {}
         self._entry_of: dict[int, Entry] = {}
@@ -152,17 +155,20 @@ class PagePool:
             if self._refs[page] < 1:
                 raise AccountBroken(f"page {page} was given back by someone who did not hold it: {self.account()}")
             self._refs[page] -= 1
+            # Kept for shared pages too: whoever lets go of the page last need not be the one whose step reads it.
+            self._busy_until[page] = max(self._busy_until[page], in_flight_until or 0)
             if self._refs[page]:
                 continue
             self._held -= 1
-            if in_flight_until is None:
-                self._put_back(page)
+            if (until := self._busy_until[page]) > self._settled:
+                self._in_flight[page] = until
+                self._by_step.setdefault(until, []).append(page)
             else:
-                self._in_flight[page] = in_flight_until
-                self._by_step.setdefault(in_flight_until, []).append(page)
+                self._put_back(page)
 
     def settled(self, step: int) -> None:
-        """A step has settled: what was in flight until then can be used again."""
+        """A step has settled, as all before it: what was in flight until then can be used again."""
+        self._settled = step
         for page in self._by_step.pop(step, ()):
             del self._in_flight[page]
             self._put_back(page)

@@ -114,6 +114,23 @@ def test_a_published_page_in_flight_can_be_taken_again():
     pool.check([taken])
 
 
+def test_a_page_stays_in_flight_whoever_lets_go_of_it_last():
+    pool = PagePool(2, 4)
+    reader = fill(pool, list(range(8)))
+    pool.settled(1)
+    other = pool.take(pool.match(list(range(9)), ""))
+    pool.release(reader, in_flight_until=2)  # Shared: still held by the other.
+    pool.release(other)
+    assert places(pool) == (0, 0, 0, 2), "step 2 reads it"
+    again = pool.take(pool.match(list(range(9)), ""))  # Taken back while in flight, and let go of again.
+    pool.release(again)
+    assert places(pool) == (0, 0, 0, 2)
+    assert pool.available == 0
+    pool.settled(2)
+    assert places(pool) == (0, 2, 0, 0)
+    pool.check([])
+
+
 def test_domains_do_not_see_each_other():
     pool = PagePool(8, 4)
     tokens = list(range(8))
