@@ -25,8 +25,7 @@ demo: setup ## run the fleet, ask both tiers a few prompts, show a summary
 	@.venv/bin/flashfleet demo
 
 test: setup redis ## run all tests
-	@$(PY) -m pytest -rs $(TESTS)
-	@sh tools/redis.sh left-out
+	@$(PY) -m pytest -rs $(TESTS); code=$$?; sh tools/redis.sh left-out; exit $$code
 
 lint: setup ## check style, types, walls and generated files
 	$(PY) -m ruff check .
