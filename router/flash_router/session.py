@@ -121,7 +121,8 @@ class Session:
         if self.crashes.undecided or self.revision is None:
             return refuse(self.id, epoch, nonce, fp.Refuse.NOT_YET, "the fate of its last workers is not known")
         if self.holder is not None:
-            self.holder.send(cancel_frame(self.id, self.epoch, "fenced: another worker holds it"))
+            # Not Cancel: the old holder must not end the job in the broker.
+            self.holder.send(refuse(self.id, self.epoch, self.nonce, fp.Refuse.STALE, "another worker holds it"))
         self.epoch, self.nonce, self.holder = epoch, nonce, holder
         self.alone = self.crashes.suspect
         self.begins += 1
