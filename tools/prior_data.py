@@ -140,6 +140,20 @@ def framed(rng: Random, prompt: str) -> Messages:
     return user(prompt.lower().rstrip(".?!"))
 
 
+PREFIX_CHARS = 10_000
+
+
+def variations(kind: Kind, values: dict[str, Any], rng: Random) -> dict[str, Messages]:
+    """The same question as others would send it; nothing here, but for the question, was trained on."""
+    prompt = kind.write(values, 0)
+    return {
+        "wrapper": user(rng.choice(JUDGE_WRAPPERS).format(p=prompt)),
+        "paraphrase": user(kind.write(values, -1)),
+        "prefix": with_prefix(rng, prompt, PREFIX_CHARS, "judge"),
+        "thanks": user(prompt + rng.choice(JUDGE_THANKS)),
+    }
+
+
 FOLLOW_UPS = ("Continue.", "Are you sure?", "go on", "And then?", "Check that again.", "Why?", "Weiter.", "¿Seguro?")
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 
+from flash_wire.settings import RouterLive, TierName
+from flash_wire.v1 import inference_pb2 as pb
+
 from flash_router.classify import Judgement, Prior
 from flash_router.classify import load as load_prior
 from flash_router.reading import Prompt
 from flash_router.rules import Rules
 from flash_router.share import ShareController, Verdict
-from flash_wire.settings import RouterLive, TierName
-from flash_wire.v1 import inference_pb2 as pb
 
 UNSURE = 0.4
 """Log-odds below the threshold within which a prompt that was not read whole goes to standard all the same."""

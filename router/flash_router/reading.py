@@ -16,10 +16,10 @@ from flash_router import cues
 Prompt = str | Sequence[tuple[str, str]]
 """A raw prompt, or (role, content) pairs in order."""
 
-MAX_CHARS = 2800
-ASK_CHARS = 1900
+MAX_CHARS = 2500
+ASK_CHARS = 1700
 """A last user turn up to this length (half of it in scripts without blanks) is read whole."""
-TAIL_CHARS = 1500
+TAIL_CHARS = 1300
 HEAD_CHARS = 300
 SURE_PARAGRAPH = 500
 """A last paragraph up to this length is one thought; a longer one is searched for where the question starts."""

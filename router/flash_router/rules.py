@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from flash_router.reading import Prompt
 from flash_wire.pattern import Pattern, TooMuchWork
 from flash_wire.settings import Rule, TierName
+
+from flash_router.reading import Prompt
 
 CONTAINS_CHARS = 200_000
 REGEX_CHARS = 8_000
