@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from flash_worker.models.errors import ModelError
-from flash_worker.models.load import Loaded, load
+from flash_worker.models.loading import Loaded, load
 
 __all__ = ["Loaded", "ModelError", "load"]
