@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from flash_worker.request import Sampling
 
 
+FAILED_DRAW = -1
+"""The id that a sampler gives a row whose token cannot be drawn: the request must end with "error"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One request's part of a step: `tokens` at positions start, start+1, ... are run; their keys and values go to
