@@ -60,6 +60,7 @@ class GrpcFront:
         self._metrics = metrics
         self._server = aio.server(options=_options(max_duration), maximum_concurrent_rpcs=MAX_RPCS)
         self.port = 0
+        self._stopping: asyncio.Future[None] | None = None
         self._server.add_generic_rpc_handlers((self._handlers(),))
         self._watch = Watch(core, SERVICE)
         self._watch.add_to(self._server)
@@ -78,9 +79,12 @@ class GrpcFront:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """NOT_SERVING and GOAWAY at once; calls that run have `grace` seconds. To be called once."""
-        self._watch.close()
-        await self._server.stop(grace)
+        """NOT_SERVING and GOAWAY at once; calls that run have `grace` seconds. A second call waits for the first."""
+        if self._stopping is None:
+            self._watch.close()
+            # Stopping grpcio's server twice can crash the process.
+            self._stopping = asyncio.ensure_future(self._server.stop(grace))
+        await asyncio.shield(self._stopping)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         handlers = {

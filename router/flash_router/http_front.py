@@ -26,6 +26,7 @@ from flash_router.validate import refuse
 
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of one request; text and ids within it have bounds of their own in `validate`."""
+MAX_DISCARDED = 8 * MAX_BODY
 BODY_WITHIN = 30.0
 """Seconds that a client has to send its body."""
 MAX_TIMEOUT = 24 * 3600.0
@@ -112,17 +113,20 @@ class _BodyTooLong(Exception):
 
 
 async def _read_body(request: Request) -> bytes:
-    size = request.headers.get("content-length", "")
-    if size.isdigit() and int(size[:20]) > MAX_BODY:
-        raise _BodyTooLong
     parts: list[bytes] = []
     total = 0
     async with asyncio.timeout(BODY_WITHIN):
         async for part in request.stream():
             total += len(part)
             if total > MAX_BODY:
-                raise _BodyTooLong
-            parts.append(part)
+                # A client reads the answer only after it has sent its body: drop the rest of a moderate one.
+                parts.clear()
+                if total > MAX_DISCARDED:
+                    break
+            else:
+                parts.append(part)
+    if total > MAX_BODY:
+        raise _BodyTooLong
     return b"".join(parts)
 
 
