@@ -56,7 +56,8 @@ def connect(url: str) -> BrokerClient:
             decode_responses=True,
             socket_connect_timeout=CONNECT_S,
             socket_timeout=OPERATION_S,
-            socket_keepalive=True,
+            # A socket file has no keepalive to switch on, and its connections refuse the word.
+            **({} if scheme == "unix" else {"socket_keepalive": True}),
             health_check_interval=HEALTH_CHECK_S,
             retry=Retry(NoBackoff(), 0),
         )
