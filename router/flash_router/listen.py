@@ -7,6 +7,8 @@ import errno
 import socket
 from collections.abc import Iterator
 
+ADVERTISE = "FLASHFLEET_ADVERTISE"
+"""Environment variable: the host that others dial, where it is not what is listened on."""
 _WILDCARDS = frozenset(("0.0.0.0", "::", ""))  # noqa: S104
 
 

@@ -26,14 +26,13 @@ from flash_router.core import Core
 from flash_router.grpc_front import GrpcFront
 from flash_router.http_front import build_app
 from flash_router.http_server import HttpServer
-from flash_router.listen import CannotListen, address, explained, listen, reachable
+from flash_router.listen import ADVERTISE, CannotListen, address, explained, listen, reachable
 from flash_router.metrics import Metrics
 from flash_router.ops_front import ReadFleet
 from flash_router.settings_files import keep_reloading, parsed, read_bytes
 
 BROKER_URL = "FLASHFLEET_BROKER_URL"
-ADVERTISE = "FLASHFLEET_ADVERTISE"
-_HURRY_WITHIN = 5.0
+_LAST_WORDS = 2.0
 _log = logging.getLogger("flash_router")
 
 
@@ -43,11 +42,12 @@ class RunningCore(Core, Protocol):
     @property
     def fleet_address(self) -> str: ...
     def announce(self, *, grpc: str, http: str) -> None: ...
-    def reload(self, live: RouterLive) -> None: ...
     async def stop(self, drain: float) -> None: ...
 
 
-StartCore = Callable[[RouterStatic, RouterLive, str], Awaitable[RunningCore]]
+Reload = Callable[[RouterLive], None]
+StartCore = Callable[[RouterStatic, RouterLive, str], Awaitable[tuple[RunningCore, Reload]]]
+"""(static, live, broker URL) -> the core, and what takes new live settings (raises SettingsError, then unchanged)."""
 
 
 def main(arguments: list[str] | None = None, *, start: StartCore | None = None) -> int:
@@ -82,12 +82,25 @@ def _prepared(folder: Path, start: StartCore) -> _Router:
     return _Router(static, live, live_path, live_bytes, broker_url, start)
 
 
-async def _start_core(static: RouterStatic, live: RouterLive, broker_url: str) -> RunningCore:
+async def _start_core(static: RouterStatic, live: RouterLive, broker_url: str) -> tuple[RunningCore, Reload]:
+    # Here and not above: the classifier's library takes a second to import, and settings are checked before.
     from flash_router import classify, service
     from flash_router.decide import Decider
 
-    core: RunningCore = await service.start(static, live, broker_url, Decider(live, classify.load()))
-    return core
+    try:
+        decider = Decider(live, classify.load())
+    except ValueError as error:
+        raise SettingsError(f"live.json: routing.rules: {error}") from None
+    core = await service.start(static, live, broker_url, decider)
+
+    def reload(new: RouterLive) -> None:
+        try:
+            decider.reload(new)  # may refuse, and then nothing is changed
+        except ValueError as error:
+            raise SettingsError(f"routing.rules: {error}") from None
+        core.reload(new)
+
+    return core, reload
 
 
 class _Router:
@@ -104,7 +117,6 @@ class _Router:
         self._live_path, self._live_bytes = live_path, live_bytes
         self._broker_url, self._start = broker_url, start
         self._stopping = asyncio.Event()
-        self._hurry = asyncio.Event()
 
     async def run(self) -> None:
         static = self._static
@@ -113,10 +125,11 @@ class _Router:
             loop.add_signal_handler(number, self._on_signal)
         # Ports first: a taken one is told before anything is announced to the fleet.
         taken = listen(static.host, static.http_port, "httpPort")
-        listen(static.host, static.grpc_port, "grpcPort").close()
         try:
+            listen(static.host, static.grpc_port, "grpcPort").close()
+            listen(static.host, static.fleet_port, "fleetPort").close()
             with explained("fleetPort", static.host, static.fleet_port):
-                core = await self._start(static, self._live, self._broker_url)
+                core, reload = await self._start(static, self._live, self._broker_url)
         except BaseException:
             taken.close()
             raise
@@ -129,9 +142,7 @@ class _Router:
             await grpc_front.start()
             await http.start()
             self._announce(core, grpc_front.port, http.port)
-            reloading = asyncio.create_task(
-                keep_reloading(self._live_path, self._live_bytes, core.reload), name="reload"
-            )
+            reloading = asyncio.create_task(keep_reloading(self._live_path, self._live_bytes, reload), name="reload")
             await self._stopping.wait()
             reloading.cancel()
         finally:
@@ -139,7 +150,10 @@ class _Router:
             await broker.aclose()
 
     def _on_signal(self) -> None:
-        (self._hurry if self._stopping.is_set() else self._stopping).set()
+        if self._stopping.is_set():
+            _log.warning("a second signal: ending at once")
+            os._exit(1)
+        self._stopping.set()
 
     def _announce(self, core: RunningCore, grpc_port: int, http_port: int) -> None:
         host = reachable(self._static.host, os.environ.get(ADVERTISE, ""))
@@ -153,22 +167,12 @@ class _Router:
         )
 
     async def _stop(self, core: RunningCore, grpc_front: GrpcFront, http: HttpServer) -> None:
-        """All at once: no new request is taken, what runs has `drain` seconds, or none after a second signal."""
+        """All at once: no new request is taken, what runs has `drain` seconds."""
         drain = self._static.drain
         _log.info("stopping: what runs has %.0f s", drain)
-        serving = asyncio.ensure_future(asyncio.gather(core.stop(drain), grpc_front.stop(drain), http.stop(drain)))
-        hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait((serving, hurry), return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            _log.warning("stopping at once: a second signal came")
-            # Ending the requests ends the fronts' calls, and so the fronts.
-            await core.stop(0)
-            await asyncio.wait((serving,), timeout=_HURRY_WITHIN)
-        hurry.cancel()
-        if not serving.done():
-            serving.cancel()
-        elif error := serving.exception():
-            raise error
+        # The fronts wait a little longer than the core, to tell clients how it ended.
+        fronts = drain + _LAST_WORDS
+        await asyncio.gather(core.stop(drain), grpc_front.stop(fronts), http.stop(fronts))
 
 
 def _fleet_reader(broker: BrokerClient, name: str) -> ReadFleet:
