@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from flash_wire.v1 import inference_pb2 as pb
 from flash_router.core import CoreStats, ModelInfo, Refused, Why
 from flash_router.dispatch import Dispatcher, new_job
 from flash_router.jobs import Jobs
+from flash_router.listen import ADVERTISE, address, reachable
 from flash_router.ops import TROUBLE
 from flash_router.roster import Roster
 from flash_router.session import Session
@@ -85,7 +87,7 @@ class RouterCore:
         fleet_pb2_grpc.add_FleetServicer_to_server(self._servicer, self._server)
         host, port = self._static.host, self._static.fleet_port
         try:
-            bound = self._server.add_insecure_port(f"{host}:{port}")
+            bound = self._server.add_insecure_port(address(host, port))
         except RuntimeError:
             bound = 0
         if not bound:
@@ -93,7 +95,7 @@ class RouterCore:
                 f"port {port} on {host} cannot be opened for workers: another process has it; set fleetPort to a free"
                 " one, or to 0"
             )
-        self._fleet_address = f"{host}:{bound}"
+        self._fleet_address = address(reachable(host, os.environ.get(ADVERTISE, "")), bound)
         await self._server.start()
         self._tasks.append(asyncio.create_task(self._upkeep.run()))
         self._state = "ready"
