@@ -37,19 +37,20 @@ _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*•]|\(?[0-9a-z]{1,2}[.)])[ \t]", re.M)
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _UNSPACED = re.compile(UNSPACED.pattern + "+")
 _NOT_LATIN = re.compile(r"[\u0370-\u1dff\u2c00-\ud7ff]+")
-_CODE = re.compile(
-    r"```|\w\(\)|\w\.\w+\(|[;{}]\s*$|==|!=|->|=>|&&|\|\||::|</\w|\b(?:def|import|return|SELECT|const)\b", re.M
-)
+_CODE_MARKS = ("```", "()", "==", "!=", "->", "=>", "&&", "||", "::", "</", "_")
+_CODE_WORDS = frozenset(("def", "import", "return", "const", "elif", "endif", "fn", "struct", "void", "lambda"))
+_CODE_CALL = re.compile(r"\.\w+\(|[;{}][ \t]*$", re.M)
 _LATEX = re.compile(r"\\[a-zA-Z]+|\$[^$\n]+\$")
 _QUOTED = re.compile(
     r"\"[^\"\n]{1,400}\"|“[^”\n]{1,400}”|«[^»\n]{1,400}»|「[^」\n]{1,400}」|(?<!\w)'[^'\n]{2,400}'(?!\w)"
 )
-_OPERATOR = re.compile(r"[+*/^<>×÷=]|(?<=[\d\s)])[-−](?=[\d\s(])")
+_OPERATORS = "+*/^<>=×÷"
+_MINUS = re.compile(r"[-−](?<=[\d\s)].)(?=[\d\s(])")
 _MATH = re.compile(r"[∑∫√≤≥≠∈∀∃∂∞πθ≡∪∩⊂²³]")
+_ONE_LETTER = frozenset("aiyeoàóéuw")
+"""Words of one letter in some language: no variables."""
 _MATH_WORDS = frozenset(("log", "sin", "cos", "tan", "mod", "sqrt", "lim"))
-_VARIABLE = re.compile(r"(?<![\w'’])[b-hj-zB-HJ-Z](?![\w'’])")
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-ZÀ-Þ][a-zà-ÿ]+")
-_UPPER = re.compile(r"\b[A-Z]{2,}\b")
 
 _GROUP_INDEX = {name: index for index, name in enumerate(_GROUP_NAMES)}
 _CUES: dict[str, tuple[int, ...]] = {}
@@ -80,10 +81,10 @@ def vector(prompt: Prompt) -> tuple[list[float], Reading]:
 def measure(reading: Reading) -> list[float]:
     """The counts of what was read."""
     text = reading.ask
-    lower = text.lower()
     unspaced = sum(map(len, _UNSPACED.findall(text))) if not text.isascii() else 0
-    words = [word for word in _WORD.findall(lower) if word not in _COURTESY]
-    groups = _cue_counts(words, lower if unspaced else "")
+    found = _WORD.findall(text)
+    words = [word for word in map(str.lower, found) if word not in _COURTESY]
+    groups = _cue_counts(words, text if unspaced else "")
 
     # Unspaced scripts: a run of characters is one match, so words are counted from the characters (two make one).
     n_words = unspaced / 2 + len(words)
@@ -98,20 +99,22 @@ def measure(reading: Reading) -> list[float]:
 
     numbers = _NUMBER.findall(text)
     n_digits = sum(map(len, numbers))
-    operators = len(_OPERATOR.findall(text))
+    variables = sum(1 for word in words if len(word) == 1 and word not in _ONE_LETTER)
+    capitals = sum(1 for word in filter(str.isupper, found) if len(word) > 1)
+    operators = sum(map(text.count, _OPERATORS)) + len(_MINUS.findall(text))
     math_marks = sum(1 for word in words if word in _MATH_WORDS)
     if not text.isascii():
         math_marks += len(_MATH.findall(text))
     # Digits to carry: what makes 7 + 5 easy and 4711 * 815 hard.
     arithmetic = bool(operators or groups[_GROUP_INDEX["cue_compute"]])
     big_arithmetic = log1p(max(n_digits - 4, 0) / 2) if arithmetic and len(numbers) > 1 else 0.0
-    quoted = _QUOTED.findall(text) if ('"' in text or "'" in text or not text.isascii()) else []
-    code = len(_CODE.findall(text))
+    quoted = _QUOTED.findall(text) if '"' in text or " '" in text or not text.isascii() else []
+    code = _code_marks(text, words)
     size = max(len(text), 1)
     n_questions = text.count("?") + text.count("？")
     deep = sum(groups[index] for index in _DEEP)
     shallow = sum(groups[index] for index in _SHALLOW)
-    follow_up = float(bool(reading.turns) and n_words <= 3)
+    follow_up = float(bool(reading.turns) and n_words <= 2 and not numbers)
     context_deep, context_code, context_numbers = _context(reading.context)
     head_deep, head_shallow = _head(reading.head)
 
@@ -126,7 +129,7 @@ def measure(reading: Reading) -> list[float]:
         log1p(text.count("$") + text.count("€") + text.count("£") + text.count("¥")),
         len(numbers) / (len(numbers) + n_words + 4),
         log1p(operators / 2), big_arithmetic, log1p(text.count("=")), log1p(math_marks),
-        log1p(len(_VARIABLE.findall(text)) / 2), log1p(len(_LATEX.findall(text)) if "\\" in text or "$" in text else 0),
+        log1p(variables / 2), log1p(len(_LATEX.findall(text)) if "\\" in text or "$" in text else 0),
         log1p(len(_LIST_ITEM.findall(text)) / 2),
         log1p((text.count(",") + text.count("，") + text.count("、")) / 3),
         log1p((text.count(":") + text.count(";") + text.count("：")) / 2), log1p(n_questions / 2),
@@ -135,7 +138,7 @@ def measure(reading: Reading) -> list[float]:
         sum(map(len, quoted)) / size, log1p(len(_NAME.findall(text)) / 3),
         log1p(code / 2), log1p(text.count("\n    ") + text.count("\n\t")),
         (sum(map(len, _NOT_LATIN.findall(text))) - unspaced) / size if not text.isascii() else 0.0, unspaced / size,
-        log1p(len(_UPPER.findall(text)) / 3),
+        log1p(capitals / 3),
         log1p(deep) * log1p(n_words / 20), log1p(shallow) / (1 + n_words / 20), log1p(head_deep), log1p(head_shallow),
         log1p(reading.turns / 2), follow_up, follow_up * log1p(context_deep), log1p(context_code / 4),
         follow_up * log1p(context_numbers / 4),
@@ -160,6 +163,12 @@ def _cue_counts(words: list[str], unspaced: str) -> list[int]:
     return groups
 
 
+def _code_marks(text: str, words: list[str]) -> int:
+    """Marks that code has and prose has not."""
+    marks = sum(map(text.count, _CODE_MARKS)) + sum(1 for word in words if word in _CODE_WORDS)
+    return marks + len(_CODE_CALL.findall(text)) if "(" in text or ";" in text or "{" in text else marks
+
+
 def _head(head: str) -> tuple[int, int]:
     """Deep and shallow cues in the start of a turn too long to be read."""
     if not head:
@@ -174,5 +183,6 @@ def _context(context: str) -> tuple[int, int, int]:
     if not context:
         return 0, 0, 0
     lower = context.lower()
-    groups = _cue_counts(_WORD.findall(lower), "" if context.isascii() else lower)
-    return sum(groups[index] for index in _DEEP), len(_CODE.findall(context)), len(_NUMBER.findall(context))
+    words = _WORD.findall(lower)
+    groups = _cue_counts(words, "" if context.isascii() else lower)
+    return sum(groups[index] for index in _DEEP), _code_marks(context, words), len(_NUMBER.findall(context))

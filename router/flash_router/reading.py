@@ -16,22 +16,25 @@ from flash_router import cues
 Prompt = str | Sequence[tuple[str, str]]
 """A raw prompt, or (role, content) pairs in order."""
 
-MAX_CHARS = 2500
-ASK_CHARS = 1700
+MAX_CHARS = 2200
+ASK_CHARS = 1500
 """A last user turn up to this length (half of it in scripts without blanks) is read whole."""
-TAIL_CHARS = 1300
+TAIL_CHARS = 1200
 HEAD_CHARS = 300
+LONG_LINE = 200
+"""A line of this length is a paragraph of its own, also without a blank line around it."""
+COHERENT_CHARS = 800
+"""So far back from the end of a block are sentences looked at that may belong to the question."""
 SURE_PARAGRAPH = 500
 """A last paragraph up to this length is one thought; a longer one is searched for where the question starts."""
-CONTEXT_HEAD = 250
-CONTEXT_TAIL = 550
+CONTEXT_HEAD = 200
+CONTEXT_TAIL = 500
 
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
 """One character of a script that puts no blanks between words."""
-# A line this long is a paragraph of its own, also without a blank line around it.
-_PARAGRAPH_END = re.compile(r"\n[ \t\r]*\n|(?<=[^\n]{200})\n|\n(?=[^\n]{200})")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?][ \n])|(?<=[。！？\n])")
+_DIGIT = re.compile(r"\d")
 _LINE_END = re.compile(r"(?<=\n)")
 _LIST = re.compile(r"\s*(?:[-*•]|\(?\w{1,2}[.)])\s")
 
@@ -118,7 +121,7 @@ def is_courtesy(text: str) -> bool:
 
 def _asking_part(tail: str) -> str:
     """The last paragraph that is more than politeness, with the one before it where it only continues that."""
-    paragraphs = [part.strip() for part in _PARAGRAPH_END.split(tail)]
+    paragraphs = _paragraphs(tail)
     while len(paragraphs) > 1 and is_courtesy(paragraphs[-1]):
         paragraphs.pop()
     asked = paragraphs.pop()
@@ -130,6 +133,22 @@ def _asking_part(tail: str) -> str:
     return _coherent_end([part for part in parts if part])
 
 
+def _paragraphs(text: str) -> list[str]:
+    """`text` at blank lines and around long lines; never empty."""
+    out: list[str] = []
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if not line.strip() or len(line) >= LONG_LINE or (lines and len(lines[-1]) >= LONG_LINE):
+            if lines:
+                out.append("\n".join(lines).strip())
+            lines = [line] if line.strip() else []
+        else:
+            lines.append(line)
+    if lines:
+        out.append("\n".join(lines).strip())
+    return out or [""]
+
+
 def _coherent_end(parts: list[str]) -> str:
     """The last of these sentences or lines that hang together: what a question drags along, not what precedes it.
 
@@ -139,9 +158,10 @@ def _coherent_end(parts: list[str]) -> str:
     start = len(parts) - 1
     while start > 0 and is_courtesy(parts[start]):
         start -= 1
-    words, numbers, size = _stems(parts[start]), _has_digit(parts[start]), len(parts[start])
+    # A number in the question itself links to nothing: "What is 7 + 5?" stands alone.
+    words, numbers, size = _stems(parts[start]), False, len(parts[start])
     look = start - 1
-    while look >= max(start - 2, 0) and size < TAIL_CHARS:
+    while look >= max(start - 2, 0) and size < COHERENT_CHARS:
         before = parts[look]
         stems = _stems(before)
         follows = look == start - 1 and (
@@ -165,7 +185,7 @@ def _stems(sentence: str) -> set[str]:
 
 
 def _has_digit(sentence: str) -> bool:
-    return any(char.isdigit() for char in sentence)
+    return _DIGIT.search(sentence) is not None
 
 
 def _leans_back(sentence: str) -> bool:

@@ -10,7 +10,8 @@ import pytest
 from flash_wire.pattern import MAX_STATES, Pattern, PatternError, TooMuchWork
 
 ATOMS = ("a", "b", "A", ".", r"\w", r"\d", r"\s", "[a-c]", "[^a]", r"\b", "^", "$", "(?:ab)", "(a|bc)", "(?:a|)",
-         r"\B", "1", " ", r"[\d_]", "[A-Z]", r"[^\W\d]", "(?m:^b)", "(?s:.)", r"\A", r"\Z", r"\S", r"\D", "é", "[à-ö]")  # fmt: skip
+         r"\B", "1", " ", r"[\d_]", "[A-Z]", r"[^\W\d]", "(?m:^b)", "(?s:.)",
+         r"\A", r"\Z", r"\S", r"\D", "é", "[à-ö]")  # fmt: skip
 REPEATS = ("", "", "", "*", "+", "?", "{2}", "{1,3}", "*?", "+?", "{0,2}", "{2,}")
 LETTERS = "abAcB1_ \nxéÉ"
 
