@@ -29,6 +29,17 @@ _NAMES = range(0x100000, 0x10FFF0)
 """The private-use plane of the secret names. Another one, since marks are removed after the names are in."""
 
 
+def encode(tokenizer: Tokenizer, text: str, what: str, add_special_tokens: bool) -> list[int]:
+    """Ids of the text. Raises ValueError, named after `what`, for a text that the tokenizer cannot take."""
+    try:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library's own panics are no Exception
+        raise ValueError(f"{what}: the model's tokenizer cannot encode it ({error})") from None
+    return ids
+
+
 class Controls:
     """The control tokens of one model. Safe for several threads."""
 
@@ -41,8 +52,10 @@ class Controls:
         strict = {token.content: number for number, token in added.items() if token.special or number in stop_ids}
         wide = {token.content: number for number, token in added.items() if token.content in written}
         self._ids = {text: number for text, number in (wide | strict).items() if text}
-        self._strict = _Finder([text for text in strict if text])
-        self._wide = _Finder(list(self._ids))
+        singles = [text for text in self._ids if len(text) == 1]
+        self._aliases = {text: chr(_NAMES[number]) for number, text in enumerate(singles)}
+        self._strict = _Finder([text for text in strict if text], self._aliases)
+        self._wide = _Finder(list(self._ids), self._aliases)
         folded = any(added[number].normalized for number in self._ids.values())
         self._normalizer = tokenizer.normalizer if folded else None
         self._json = tokenizer_json
@@ -57,11 +70,15 @@ class Controls:
     def encode(self, messages: Sequence[Message], render: Callable[[Sequence[Message]], str]) -> list[int]:
         """Ids of the rendered chat, with the messages' control tokens as plain text."""
         everything = "".join(content for _, content in messages)
-        mark = next(chr(code) for code in _MARKS if chr(code) not in everything)
-        rendered = render([(role, self._finder(role).mark(content, mark)) for role, content in messages])
+        unused = (chr(code) for code in _MARKS if chr(code) not in everything)
+        mark, swap = next(unused), next(unused)
+        rendered = render([(role, self._finder(role).mark(content, mark, swap)) for role, content in messages])
         tokenizer, names = self._guarded_tokenizer()
         named, count = self._wide.pattern.subn(lambda match: names[match[0]], rendered)
-        ids: list[int] = tokenizer.encode(named.replace(mark, ""), add_special_tokens=False).ids
+        unmarked = named.replace(mark, "")
+        for text, alias in self._aliases.items():
+            unmarked = unmarked.replace(swap + alias, text)
+        ids = encode(tokenizer, unmarked, "messages", add_special_tokens=False)
         controls = set(self._ids.values())
         if sum(number in controls for number in ids) != count:
             raise ValueError(
@@ -89,7 +106,8 @@ class Controls:
 class _Finder:
     """Finds and marks a set of control tokens in a message."""
 
-    def __init__(self, texts: list[str]) -> None:
+    def __init__(self, texts: list[str], aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
         longest_first = sorted(texts, key=len, reverse=True)  # as the tokenizer: leftmost, then longest
         self.pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._begins = {text[:cut] for text in texts for cut in range(1, len(text))}
@@ -99,10 +117,12 @@ class _Finder:
     def finds(self, content: str) -> bool:
         return bool(self.pattern.search(content) or self._tail(content.rstrip()) or self._head(content.lstrip()))
 
-    def mark(self, content: str, mark: str) -> str:
-        """`mark` after the first character of each control token, and inside what could become one at an edge."""
-        # A text of one character cannot be cut, but no two of its kind may meet either: the mark stands before it.
-        marked = self.pattern.sub(lambda match: _with_mark(match[0], mark), content)
+    def mark(self, content: str, mark: str, swap: str) -> str:
+        """`mark` after the first character of each control token, and inside what could become one at an edge.
+
+        A control token of one character cannot be cut: `swap` and its alias stand for it.
+        """
+        marked = self.pattern.sub(lambda match: self._cut(match[0], mark, swap), content)
         bare = marked.rstrip()
         if tail := self._tail(bare):
             cut = len(bare) - tail + 1
@@ -113,16 +133,15 @@ class _Finder:
             marked = marked[:cut] + mark + marked[cut:]
         return marked
 
+    def _cut(self, text: str, mark: str, swap: str) -> str:
+        return text[0] + mark + text[1:] if len(text) > 1 else swap + self._aliases[text]
+
     def _tail(self, content: str) -> int:
         """Length of the longest end of `content` that begins a control token."""
         return next((n for n in range(min(self._reach - 1, len(content)), 0, -1) if content[-n:] in self._begins), 0)
 
     def _head(self, content: str) -> int:
         return next((n for n in range(min(self._reach - 1, len(content)), 0, -1) if content[:n] in self._ends), 0)
-
-
-def _with_mark(text: str, mark: str) -> str:
-    return text[:1] + mark + text[1:]
 
 
 def _renamed(data: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -132,6 +151,7 @@ def _renamed(data: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     data["post_processor"] = None  # only for beginnings that raw prompts get, and it names tokens
     model = data["model"]
     vocab = model["vocab"]
+    names = {text: name for text, name in names.items() if len(text) > 1}  # a single character may be a byte of others
     if isinstance(vocab, dict):
         model["vocab"] = {names.get(text, text): number for text, number in vocab.items()}
     elif isinstance(vocab, list):

@@ -12,7 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from flash_wire.text.chat import ChatTemplate, Message
-from flash_wire.text.controls import Controls
+from flash_wire.text.controls import Controls, encode
 from flash_wire.text.errors import TextError
 from flash_wire.text.folder import MAX_FILE, read_folder
 from flash_wire.text.pieces import Pieces, RunningText
@@ -117,11 +117,7 @@ class TextModel:
 
     def _ids(self, text: str, what: str, add_special_tokens: bool) -> list[int]:
         _check_unicode(text, what)
-        try:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        except Exception as error:
-            raise ValueError(f"{what}: the model's tokenizer cannot encode it ({error})") from None
-        return ids
+        return encode(self._tokenizer, text, what, add_special_tokens)
 
 
 def _located(
