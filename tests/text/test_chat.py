@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 CONTROL_WORDS = ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "<s>", "</s>", "<unk>"]
 PARTS = st.sampled_from(
     [*CONTROL_WORDS, "<|im_", "end|>", "<|", "|>", "<", ">", "<|im_end", "im_end|>", "system", "\n", " ", "a", "hello",

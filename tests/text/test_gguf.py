@@ -70,12 +70,14 @@ def test_smollm_chat_is_transformers_chat(smollm: TextModel, smollm_reference: A
         assert ids == smollm_reference.encode(wanted, add_special_tokens=False)
 
 
-def test_smollm_metadata_is_what_the_gguf_package_reads(smollm_file: Path) -> None:
+def test_metadata_is_what_the_gguf_package_reads(tmp_path: Path, spm_file: Path) -> None:
     from gguf import GGUFReader
 
-    fields = GGUFReader(smollm_file).fields
-    ours = read_metadata(smollm_file, lambda key: not key.startswith("GGUF."))
-    assert ours == {key: field.contents() for key, field in fields.items() if not key.startswith("GGUF.")}
+    for file in (spm_file, write_gguf(tmp_path / "m.gguf", bpe_keys("qwen2"))):
+        fields = GGUFReader(file).fields
+        ours = read_metadata(file, lambda key: True)
+        assert ours == {key: field.contents() for key, field in fields.items() if not key.startswith("GGUF.")}
+        assert set(read_metadata(file)) == {key for key in ours if key.startswith("tokenizer.")}
 
 
 def test_smollm_stops_at_both_ends(smollm: TextModel) -> None:

@@ -14,7 +14,7 @@ from support.texts import TEXTS
 from support.tiny_gguf import spm_keys, write_gguf
 from tokenizers import Tokenizer
 
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KINDS = ["smollm", "tiny", "spm", "spm_without_prefix"]
 
 
