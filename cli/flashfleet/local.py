@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ READY_WITHIN = 300.0
 """Seconds that a model may take to load before `up` says that something is wrong."""
 
 _POLL = 0.25
+_TELL_EVERY = 2.0
 _SLACK = 5.0
 """Seconds beyond its drain that a process gets before it is killed."""
 
@@ -63,7 +65,7 @@ class LocalFleet:
         self._broker: Broker | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._addresses: dict[str, Addresses] = {}
-        self._said: dict[str, str] = {}
+        self._said: dict[str, tuple[str, float]] = {}
         self._wanted: Plan | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="flashfleet-"))
         (self._folder / "pid").write_text(str(os.getpid()))
@@ -92,6 +94,7 @@ class LocalFleet:
                         for tier, count in self._wanted.desired.items()
                     )
                 ):
+                    self._tell(found)
                     return
                 await asyncio.sleep(_POLL)
 
@@ -252,12 +255,18 @@ class LocalFleet:
         while True:
             await self._tell_desired()
             if (found := await self.snapshot()) is not None:
-                for worker in found.workers:
-                    line = worker.state + (f": {worker.detail}" if worker.detail else "")
-                    if self._said.get(worker.name) != line:
-                        self._said[worker.name] = line
-                        self._say(f"{worker.name} {line}")
+                self._tell(found)
             await asyncio.sleep(_POLL)
+
+    def _tell(self, found: fleet.Fleet) -> None:
+        """Each change of a worker's state, and what a loading one does from time to time."""
+        now = time.monotonic()
+        for worker in found.workers:
+            state, at = self._said.get(worker.name, ("", 0.0))
+            line = worker.state + (f": {worker.detail}" if worker.detail else "")
+            if line != state and (worker.state != state.partition(":")[0] or now - at > _TELL_EVERY):
+                self._said[worker.name] = (line, now)
+                self._say(f"{worker.name} {line}")
 
     def _on_line(self, name: str, line: str) -> None:
         if line.startswith('{"ready"'):

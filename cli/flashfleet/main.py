@@ -137,8 +137,8 @@ def _explain(options: argparse.Namespace) -> int:
         from flash_router.decide import Decider, load_prior
         from flash_wire.settings import RouterLive
 
-        routing = {"routing": api.load(options.file).spec.routing} if options.file else {}
-        decision = Decider(RouterLive(**routing), load_prior()).explain([("user", options.prompt)])
+        live = RouterLive(routing=api.load(options.file).spec.routing) if options.file else RouterLive()
+        decision = Decider(live, load_prior()).explain([("user", options.prompt)])
     print(client.why(decision))
     for reason in decision.reasons:
         print(f"  {reason.weight:+.3f}  {reason.name}")
