@@ -99,6 +99,30 @@ def robustness(prior: classify.Prior, per_kind: int) -> dict[str, float]:
     return {"all": same.total() / asked.total(), **{name: same[name] / asked[name] for name in asked}}
 
 
+def prefixes(prior: classify.Prior, per_kind: int) -> dict[str, float]:
+    """Share of decisions unchanged by 10,000 characters before the question, by how they are joined to it."""
+    decider = Decider(RouterLive(), prior)
+    same: Counter[str] = Counter()
+    count = 0
+    for kind in KINDS:
+        rng = Random(f"prefix/{kind.name}")
+        for _ in range(per_kind):
+            question = kind.write(kind.draw(rng), 0)
+            text = prior_data.filler(rng, prior_data.PREFIX_CHARS, "judge")
+            plain = decider.explain(question).tier
+            joined: dict[str, Prompt] = {
+                "system prompt": [("system", text), ("user", question)],
+                "earlier turn": [("user", text), ("assistant", "I have read it."), ("user", question)],
+                "blank line": f"{text}\n\n{question}",
+                "new line": f"{text}\n{question}",
+                "blank": f"{text} {question}",
+            }
+            count += 1
+            for name, prompt in joined.items():
+                same[name] += decider.explain(prompt).tier == plain
+    return {name: value / count for name, value in same.items()}
+
+
 def share_errors(quantiles: tuple[float, ...]) -> dict[str, float]:
     """Largest error in points over the first 2,000 requests after each step between distributions, by target."""
     worst: dict[str, float] = {}
@@ -137,6 +161,8 @@ def main() -> int:
         )
     robust = robustness(prior, 4 if options.quick else 20)
     print("  decisions unchanged: " + ", ".join(f"{name} {value:.3f}" for name, value in robust.items()))
+    joints = prefixes(prior, 2 if options.quick else 10)
+    print("  unchanged by a prefix, by joint: " + ", ".join(f"{name} {value:.3f}" for name, value in joints.items()))
     errors = share_errors(prior.quantiles)
     print("  share, points off: " + ", ".join(f"target {target} {value:.2f}" for target, value in errors.items()))
     figures = {

@@ -25,7 +25,7 @@ LONG_LINE = 200
 """A line of this length is a paragraph of its own, also without a blank line around it."""
 COHERENT_CHARS = 800
 """So far back from the end of a block are sentences looked at that may belong to the question."""
-SURE_PARAGRAPH = 500
+SURE_PARAGRAPH = 300
 """A last paragraph up to this length is one thought; a longer one is searched for where the question starts."""
 CONTEXT_HEAD = 200
 CONTEXT_TAIL = 500
