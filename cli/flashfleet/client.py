@@ -73,7 +73,7 @@ def why(decision: pb.Decision) -> str:
     """One line: which tier and why."""
     tier = TIER_NAMES[decision.tier]
     if decision.how == "rule":
-        reason = f"rule {decision.rule}"
+        reason = decision.rule if decision.rule.startswith("rule ") else f"rule {decision.rule}"
     elif decision.how == "score":
         sign = ">=" if decision.score >= decision.threshold else "<"
         top = ", ".join(f"{r.name} {r.weight:+.2f}" for r in decision.reasons[:2])

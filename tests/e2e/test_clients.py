@@ -173,7 +173,7 @@ def test_ask_streams_and_says_who_answered(fleet: Running) -> None:
 def test_status_shows_tiers_queues_and_workers(fleet: Running) -> None:
     got = command("status", "--url", f"http://{fleet.http}")
     assert got.returncode == 0, got.stderr
-    for word in ("flash", "standard", "chat-flash-0", "ready", "queue"):
+    for word in ("flash", "standard", "chat-flash-0", "ready", "QUEUE"):
         assert word in got.stdout
     record = json.loads(command("status", "--url", f"http://{fleet.http}", "--json").stdout)
     assert {worker["name"] for worker in record["workers"]} == {"chat-flash-0", "chat-standard-0"}
