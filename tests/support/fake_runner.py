@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from flash_worker.batch import Draw, Row
 from flash_worker.kv import PagePool
-from flash_worker.progress import UNKNOWN
+from flash_worker.progress import UNKNOWN, Step
 from flash_worker.request import NeverFits, Output, Request, Sampling
-from flash_worker.scheduler import Scheduler, Step
+from flash_worker.scheduler import Scheduler
 
 _PRIME = (1 << 61) - 1
 POISON = -7

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from flash_worker.batch import Draw, Runner
 from flash_worker.kv import AccountBroken
+from flash_worker.progress import Step
 from flash_worker.request import Output, Request
-from flash_worker.scheduler import Scheduler, Step
+from flash_worker.scheduler import Scheduler
 from flash_worker.stats import Stats, StepStats
 from flash_worker.stops import StopStrings
 

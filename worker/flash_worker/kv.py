@@ -226,6 +226,13 @@ class PagePool:
         self._table[key] = self._entry_of[page] = entry
         return entry
 
+    def distrust(self, pages: Sequence[int]) -> None:
+        """Offer these pages to nobody any more. Pinned ones stay."""
+        for page in pages:
+            entry = self._entry_of.get(page)
+            if entry is not None and entry not in self._pins:
+                self._forget(entry)
+
     def pin(self, entries: Sequence[Entry]) -> None:
         """Hold these pages for ever. Raises ValueError where they would be over half of the pool."""
         fresh = [entry for entry in entries if entry not in self._pins]

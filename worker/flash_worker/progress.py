@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flash_worker.batch import Draw, Row
@@ -92,3 +93,28 @@ class Progress:
         self.chain, self.chained = None, True
         self.generation += 1
         return pages
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request's part of a step, as the scheduler needs it when the step settles."""
+
+    progress: Progress
+    generation: int
+    end: int
+    """Tokens computed when this step has settled."""
+    sample: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    number: int
+    rows: list[Row]
+    draws: list[Draw]
+    """One for each row with `sample`, in the order of the rows."""
+    parts: list[Part] = field(repr=False)
+    preempted: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(row.tokens) for row in self.rows)

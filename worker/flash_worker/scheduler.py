@@ -21,37 +21,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from flash_worker.batch import Draw, Row
+from flash_worker.batch import FAILED_DRAW
 from flash_worker.kv import PINNED, Account, Entry, PagePool
-from flash_worker.progress import Progress
+from flash_worker.progress import Part, Progress, Step
 from flash_worker.request import Finish, NeverFits, Output, Request, Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One request's part of a step, as the scheduler needs it when the step settles."""
-
-    progress: Progress
-    generation: int
-    end: int
-    """Tokens computed when this step has settled."""
-    sample: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    number: int
-    rows: list[Row]
-    draws: list[Draw]
-    """One for each row with `sample`, in the order of the rows."""
-    parts: list[Part] = field(repr=False)
-    preempted: int
-
-    @property
-    def tokens(self) -> int:
-        return sum(len(row.tokens) for row in self.rows)
 
 
 class Scheduler:
@@ -317,6 +291,11 @@ class Scheduler:
             progress = part.progress
             token, logprob = next(drawn) if part.sample else (-1, 0.0)
             if progress.done:
+                continue
+            if part.sample and token == FAILED_DRAW:
+                # Its logits may come from keys and values that are wrong: nobody else shall read them.
+                self.pool.distrust(progress.pages)
+                self._finish(progress, "error", "no token can be drawn: the logits or the sampling settings allow none")
                 continue
             if part.generation == progress.generation:
                 progress.settled = part.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from flash_worker.batch import FAILED_DRAW
 from flash_worker.kv import AccountBroken
 from flash_worker.request import NeverFits
 from flash_worker.scheduler import Scheduler
@@ -257,6 +258,25 @@ def test_a_failed_step_ends_its_requests_only_and_leaves_nothing_to_read(overlap
     assert not world.pool.match(prompt(10), ""), "what it wrote is not offered to others"
     world.run()
     assert world.answers[bystander] == world.expected(bystander)
+    world.check_empty()
+
+
+def test_a_draw_that_fails_ends_its_request_only_and_its_pages_are_not_offered():
+    world = World(pages=32)
+    bad, good = world.add(prompt(9), 8), world.add(prompt(7, 3), 8)
+    world.step()
+    assert world.pool.match(prompt(9), "")
+    step = world.scheduler.schedule(0.0)
+    assert step is not None
+    ids, logprobs = world.device.draw(world.device.step(step.rows), step.draws)
+    world._hear(world.scheduler.settle(step, [FAILED_DRAW, ids[1]], logprobs))
+    world.check()
+    assert world.ends[bad].finish == "error"
+    assert "no token can be drawn" in world.ends[bad].detail
+    assert not world.pool.match(prompt(9), "")
+    assert world.pool.match(prompt(7, 3), "")
+    world.run()
+    assert world.answers[good] == world.expected(good)
     world.check_empty()
 
 
