@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
@@ -29,8 +30,13 @@ _STREAM_HEADERS = [
 ]
 
 
+STUCK_AFTER = 120.0
+"""Seconds in which a client takes nothing of what is sent, after which it counts as gone."""
+_LOOK_EVERY = 10.0
+
+
 class ClientGone(Exception):
-    """The client closed the connection."""
+    """The client closed the connection, or stopped reading it."""
 
 
 class Answer(Response):
@@ -43,13 +49,17 @@ class Answer(Response):
 
     def __init__(self, core: Core, ask: Ask, deadline: float | None, call: Call) -> None:
         self._core, self._ask, self._deadline, self._call = core, ask, deadline, call
+        self._sending_since: float | None = None
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await until_gone(receive, self._serve(scope, receive, send))
+            await until_gone(receive, self._serve(scope, receive, send), self._is_stuck)
         except ClientGone:
             self._call.left()
+
+    def _is_stuck(self) -> bool:
+        return self._sending_since is not None and time.monotonic() - self._sending_since > STUCK_AFTER
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = False
@@ -88,7 +98,10 @@ class Answer(Response):
         async for event in events:
             if event.HasField("delta"):
                 if chunk := stream.delta(event.delta):
+                    # A timer for each token would cost more than two stores that another task looks at.
+                    self._sending_since = time.monotonic()
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    self._sending_since = None
             elif event.HasField("done"):
                 done = event.done
         done = _whole_answer(done)
@@ -115,15 +128,17 @@ class Answer(Response):
         return Response(body, media_type="application/json", headers=headers)
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. When the client leaves first, `work` is cancelled and over before ClientGone is raised.
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T], stuck: Callable[[], bool]) -> T:
+    """The result of `work`. When the client leaves first, or `stuck` says that it might as well have, `work` is
+    cancelled and over before ClientGone is raised.
 
     The request's body must have been read: what `receive` gives after it is the disconnect.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(receive))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        while not (working.done() or leaving.done() or stuck()):
+            await asyncio.wait((working, leaving), timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         raise ClientGone

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 MAX_HEADERS = 64 * 1024
+MAX_CONNECTIONS = 16_384
 IDLE = 65
 """Seconds that an idle connection is kept: longer than the usual proxy keeps one, so that the proxy closes first."""
 
@@ -28,6 +29,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=IDLE,
             h11_max_incomplete_event_size=MAX_HEADERS,
         )

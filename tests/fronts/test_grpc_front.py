@@ -9,19 +9,33 @@ import time
 import grpc
 import pytest
 from flash_router.core import Refused, Why
-from flash_router.grpc_front import MAX_MESSAGE
+from flash_router.grpc_front import MAX_MESSAGE, GrpcFront
+from flash_router.metrics import Metrics
 from flash_wire.v1 import inference_pb2 as pb
 from flash_wire.v1.inference_pb2_grpc import InferenceStub
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
+from support.fronts import Fronts
 
 TEXT = "The capital of France is Paris."
 
 
 def ask(**fields) -> pb.GenerateRequest:
     return pb.GenerateRequest(**{"messages": [pb.Message(role="user", content="What is it?")]} | fields)
+
+
+@pytest.fixture
+async def fronts(core):
+    """Without the HTTP front, whose stop takes longer than a test."""
+    metrics = Metrics(core)
+    front = GrpcFront(core, metrics)
+    front.bind("127.0.0.1", 0)
+    await front.start()
+    yield Fronts(core, metrics, front, None)
+    await core.stop(0)
+    await front.stop(0)
 
 
 @pytest.fixture
@@ -152,14 +166,18 @@ async def test_cancel_closes_the_iterator(stub, core, until) -> None:
     await until(lambda: core.closed == ["gone"])
 
 
+async def _awaited(call):
+    return await call
+
+
 async def test_cancel_before_the_first_event_closes_the_iterator(stub, core, until) -> None:
     core.start_gate = asyncio.Event()
-    for call in (stub.Generate(ask(request_id="a")), stub.GenerateOnce(ask(request_id="b"))):
-        waiting = asyncio.ensure_future(call.read() if hasattr(call, "read") else call)
-        count = len(core.requests)
-        await until(lambda count=count: len(core.requests) > count or len(core.requests) == 2)
-        call.cancel()
-        await asyncio.wait((waiting,))
+    streaming, once = stub.Generate(ask(request_id="a")), stub.GenerateOnce(ask(request_id="b"))
+    waiting = [asyncio.ensure_future(streaming.read()), asyncio.ensure_future(_awaited(once))]
+    await until(lambda: len(core.requests) == 2)
+    streaming.cancel()
+    once.cancel()
+    await asyncio.wait(waiting)
     await until(lambda: sorted(core.closed) == ["a", "b"])
 
 

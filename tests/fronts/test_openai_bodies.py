@@ -6,7 +6,8 @@ import json
 
 import httpx
 import pytest
-from flash_router.http_front import MAX_BODY
+from flash_router.http_front import MAX_BODY, build_app
+from flash_router.metrics import Metrics
 from flash_wire.v1 import inference_pb2 as pb
 
 USER = {"role": "user", "content": "hi"}
@@ -14,14 +15,20 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-async def post(fronts):
-    async with httpx.AsyncClient(base_url=fronts.http, timeout=20) as client:
+async def client(core):
+    """Calls the app without a server between: what is tested here is what is read and written."""
+    transport = httpx.ASGITransport(build_app(core, Metrics(core)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://router") as made:
+        yield made
 
-        async def send(path: str, body, headers=JSON) -> httpx.Response:
-            content = body if isinstance(body, bytes) else json.dumps(body).encode()
-            return await client.post(f"/v1/{path}", content=content, headers=headers)
 
-        yield send
+@pytest.fixture
+def post(client):
+    async def send(path: str, body, headers=JSON) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await client.post(f"/v1/{path}", content=content, headers=headers)
+
+    return send
 
 
 CHAT = [
@@ -186,17 +193,16 @@ async def test_a_body_that_is_too_long_is_not_read(fronts, core) -> None:
     assert core.requests == []
 
 
-async def test_unknown_models_paths_and_methods(post, fronts) -> None:
+async def test_unknown_models_paths_and_methods(post, client) -> None:
     got = await post("chat/completions", {"messages": [USER], "model": "gpt-4"})
     error = got.json()["error"]
     assert (got.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
-    async with httpx.AsyncClient(base_url=fronts.http) as client:
-        got = await client.get("/v1/chat/completions")
-        assert (got.status_code, got.headers["allow"]) == (405, "POST")
-        assert "does not take GET" in got.json()["error"]["message"]
-        got = await client.get("/v2/nothing")
-        assert got.status_code == 404
-        assert "/v1/chat/completions" in got.json()["error"]["message"]
+    got = await client.get("/v1/chat/completions")
+    assert (got.status_code, got.headers["allow"]) == (405, "POST")
+    assert "does not take GET" in got.json()["error"]["message"]
+    got = await client.get("/v2/nothing")
+    assert got.status_code == 404
+    assert "/v1/chat/completions" in got.json()["error"]["message"]
 
 
 async def test_the_header_and_the_field_agree(post, core) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
+
 import httpx
 import openai
 import pytest
@@ -201,8 +205,6 @@ async def test_a_client_that_leaves_cancels(fronts, core, until, stream) -> None
 
 
 async def test_a_client_that_leaves_the_queue_cancels(fronts, core, until) -> None:
-    import asyncio
-
     core.start_gate = asyncio.Event()
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ReadTimeout):
@@ -211,8 +213,6 @@ async def test_a_client_that_leaves_the_queue_cancels(fronts, core, until) -> No
 
 
 async def test_the_timeout_header_is_the_deadline(fronts, core) -> None:
-    import time
-
     async with httpx.AsyncClient() as client:
         url = f"{fronts.http}/v1/chat/completions"
         got = await client.post(url, json={"messages": ASK}, headers={"x-flashfleet-timeout": "30s"})
@@ -225,19 +225,31 @@ async def test_the_timeout_header_is_the_deadline(fronts, core) -> None:
     assert len(core.requests) == 1
 
 
-async def test_a_slow_reader_holds_the_core_back(fronts, core) -> None:
-    import asyncio
-    import json
-
-    core.words = ("x" * 4000,) * 20_000
+async def never_reads(fronts) -> asyncio.StreamWriter:
+    """A client that sends a request, reads the head of the answer and then nothing."""
     body = json.dumps({"messages": ASK, "stream": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", fronts.http_server.port, limit=2**16)
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-                 b"content-length: %d\r\n\r\n" % len(body) + body)  # fmt: skip
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: "
+    writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
     await reader.readuntil(b"\r\n\r\n")
+    return writer
+
+
+async def test_a_slow_reader_holds_the_core_back(fronts, core) -> None:
+    core.words = ("x" * 4000,) * 20_000
+    writer = await never_reads(fronts)
     before = -1
     while core.given != before:  # until the buffers are full and nothing moves
         before = core.given
         await asyncio.sleep(0.2)
     assert 0 < core.given < 15_000
+    writer.close()
+
+
+async def test_a_client_that_stopped_reading_counts_as_gone(fronts, core, until, monkeypatch) -> None:
+    monkeypatch.setattr("flash_router.http_answer.STUCK_AFTER", 0.3)
+    monkeypatch.setattr("flash_router.http_answer._LOOK_EVERY", 0.1)
+    core.words = ("x" * 4000,) * 20_000
+    writer = await never_reads(fronts)
+    await until(lambda: core.closed == ["req-1"])
     writer.close()
