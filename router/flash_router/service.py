@@ -15,6 +15,7 @@ from flash_wire.broker.connect import connect
 from flash_wire.broker.types import Level
 from flash_wire.fleet import RouterRecord, withdraw
 from flash_wire.settings import TIERS, RouterLive, RouterStatic, hash_of, to_json
+from flash_wire.tasks import end
 from flash_wire.v1 import fleet_pb2_grpc
 from flash_wire.v1 import inference_pb2 as pb
 
@@ -240,9 +241,7 @@ class RouterCore:
         for session in self._dispatcher.sessions:
             session.refuse(Refused(Why.UNAVAILABLE, "the router stopped before the answer was over", retry_after=1.0))
         await self._dispatcher.flush(LAST_WORDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
         self._servicer.close()
         await self._server.stop(0.5)
         try:

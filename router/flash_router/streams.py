@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 from flash_wire import PROTOCOL
 from flash_wire.settings import TIERS
+from flash_wire.tasks import end
 from flash_wire.text import TextModel
 from flash_wire.v1 import fleet_pb2 as fp
 from flash_wire.v1 import fleet_pb2_grpc
@@ -106,9 +107,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServicer):
         finally:
             # First the consequences, which do not wait; then the tasks, which may.
             self._lose(stream)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
     # -- the beginning
 

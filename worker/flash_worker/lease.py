@@ -15,6 +15,7 @@ from typing import Protocol
 
 from flash_wire.broker.client import Broker
 from flash_wire.broker.types import Held, Level, Pool
+from flash_wire.tasks import end
 from flash_wire.v1 import fleet_pb2 as fp
 from flash_wire.v1 import inference_pb2 as pb
 
@@ -96,9 +97,13 @@ class Leases:
 
     async def run(self) -> None:
         """Claim, beat and ack until cancelled. An outage of the broker ends none of them."""
-        async with asyncio.TaskGroup() as group:
-            for loop in (self._claim_loop, self._beat_loop, self._acks.run):
-                group.create_task(loop())
+        loops = [asyncio.create_task(loop()) for loop in (self._claim_loop, self._beat_loop, self._acks.run)]
+        try:
+            done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+            for loop in done:
+                loop.result()
+        finally:
+            await end(*loops, self._waiter)
 
     async def _claim_loop(self) -> None:
         pause = 0.05

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 from flash_wire import PROTOCOL
 from flash_wire.fleet import RouterRecord
+from flash_wire.tasks import end
 from flash_wire.text import TextModel
 from flash_wire.v1 import fleet_pb2 as fp
 from flash_wire.v1 import fleet_pb2_grpc
@@ -130,8 +131,7 @@ class Link:
             return
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        await end(self._task)
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE
@@ -177,10 +177,8 @@ class Link:
                     self._last_tokens.clear()
                     self._emptied.set()
                     self._listener.closed(self)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 call.cancel()
+                await end(*tasks)
 
     async def _greet(self, call: Any) -> None:
         await call.write(fp.WorkerFrame(hello=self._hello()))

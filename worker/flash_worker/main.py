@@ -21,6 +21,7 @@ from typing import TypeVar
 from flash_wire.broker.client import Broker
 from flash_wire.broker.connect import connect
 from flash_wire.settings import SettingsError, WorkerLive, WorkerStatic, hash_of, to_json
+from flash_wire.tasks import end
 
 from flash_worker.health import Health, HealthServer
 from flash_worker.metrics import Metrics
@@ -97,9 +98,7 @@ class Worker:
             log.error("%s", error)
             return REFUSED
         finally:
-            following.cancel()
-            announcing.cancel()
-            await asyncio.gather(following, announcing, return_exceptions=True)
+            await end(following, announcing)
             await presence.leave()
             await server.close()
             await self._redis.aclose()
@@ -125,9 +124,7 @@ class Worker:
             await worker.drain(self._static.drain)
             return 0
         finally:
-            running.cancel()
-            stopping.cancel()
-            await asyncio.gather(running, stopping, return_exceptions=True)
+            await end(running, stopping)
             await asyncio.to_thread(served.engine.close)
 
     async def _load(self, presence: Presence) -> Served:
