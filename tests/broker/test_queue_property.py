@@ -143,6 +143,7 @@ class Queues(RuleBasedStateMachine):
     def same(self) -> None:
         redis, names = self.broker.redis, keys.pool_keys(POOL)
         sched = self.ask(redis.hgetall(names[0]))
+        assert int(sched.get("seq", 0)) == self.model.seq
         for level, queue in zip(LEVELS, names[1:3], strict=True):
             assert self.ask(redis.zrange(queue, 0, -1)) == self.model.queue(level)
             assert int(sched.get(f"tokens:{level}", 0)) == self.model.tokens(level)

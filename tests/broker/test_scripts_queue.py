@@ -57,6 +57,19 @@ ENQUEUE = [
         ),
     ),
     Row(
+        "old work does not turn the counter back",
+        world(sched(seq=9), fleet()),
+        enqueue(seq=4),
+        Enqueued(Admission.ADMITTED, 4, 1, 12),
+        world(
+            job(seq=4),
+            {"q:high": {"a": 4}, "wake": ["1"]},
+            sched(seq=9, tokens_high=12, tokens_low=0),
+            tenant(12, 1),
+            fleet(**KNOWN),
+        ),
+    ),
+    Row(
         "sent twice: counted once; epoch and crashes are heard",
         WAITING,
         enqueue(epoch=4, crashes=2),
