@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-
 from support.tiny_text import make_tiny_tokenizer_folder
 
 _DEFAULTS: dict[str, Any] = {

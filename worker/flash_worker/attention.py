@@ -13,6 +13,8 @@ size or as a decode. Four rules give this, all about which matrix product the li
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +68,14 @@ class Span:
     pages: np.ndarray
 
 
+def _lazy_zeros(shape: tuple[int, ...]) -> Tensor:
+    """Zeros that cost neither time nor memory until they are written, a small page of the system at a time.
+
+    numpy's would ask for huge pages: the first token written would then wait for hundreds of MiB to be cleared.
+    """
+    return torch.frombuffer(mmap.mmap(-1, 4 * math.prod(shape)), dtype=torch.float32).view(shape)
+
+
 class PagePool:
     """Keys and values of all layers in fp32 pages of `block` tokens.
 
@@ -75,9 +85,8 @@ class PagePool:
 
     def __init__(self, layers: int, kv_heads: int, head_dim: int, pages: int, block: int) -> None:
         self.block, self.pages, self.kv_heads, self.head_dim = block, pages, kv_heads, head_dim
-        # From numpy, whose zeros cost no time and no memory until they are first written.
         shape = (2 * kv_heads, pages, block, head_dim)
-        self._layers = [torch.from_numpy(np.zeros(shape, dtype=np.float32)) for _ in range(layers)]
+        self._layers = [_lazy_zeros(shape) for _ in range(layers)]
 
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
         """Store [tokens, 2 * kv_heads, head_dim] at `slots`."""

@@ -74,6 +74,7 @@ class LlamaRunner:
         x = x.index_select(0, torch.tensor(last))
         return self._weights.head(rms_norm(x, self._weights.norm, self.config.norm_eps))
 
+    @torch.inference_mode()
     def copy_page(self, source: int, target: int) -> None:
         """See Runner.copy_page."""
         self.pool.copy(source, target)

@@ -50,7 +50,8 @@ def load(model: settings.Model, engine: settings.Engine, *, cores: int | None = 
     Raises ModelError, before anything large is allocated where that can be known.
     """
     say = progress or (lambda what, share: None)
-    torch.set_num_threads(engine.threads or cores or os.cpu_count() or 1)
+    # One thread while loading: it is many small operations, and on a busy machine threads would wait for each other.
+    torch.set_num_threads(1)
     path = resolve(model.source)
     say("reading the header", 0.0)
     checkpoint = open_checkpoint(path)
@@ -69,6 +70,7 @@ def load(model: settings.Model, engine: settings.Engine, *, cores: int | None = 
     with torch.inference_mode():
         weights = read_weights(checkpoint, engine.weights, say)
         runner = make_runner(config, weights, engine, longest)
+    torch.set_num_threads(engine.threads or cores or os.cpu_count() or 1)
     say("loaded", 1.0)
     millions = sum(_parameters(config)) / 1e6
     profile = f"{engine.weights} weights, " + (f"window {engine.window}" if engine.window else "full attention")
