@@ -1,93 +1,69 @@
-"""Small GGUF files with real vocabularies, and no tensors."""
+"""Tiny GGUF files of random weights, laid out as llama.cpp's converter lays them out."""
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from flash_wire.text.pieces import byte_alphabet
-from support.tiny_text import SPECIALS, TEMPLATE
+import gguf
+import numpy as np
+from gguf.constants import GGMLQuantizationType as Kind
+from support.tiny_models import random_weights
 
-TEXTS = (
-    "the quick brown fox jumps over the lazy dog, and the other dog asks: why is this so? I'm sure they've seen it; "
-    "we'll see 12 or 1234 of them in 2024, at 10.50$ each... It's 'quoted' and DON'T SHOUT!\n\n  indented code(x) = "
-    "x**2 + 3\n\tand tabs\r\n über café naïve 日本語 テスト 100% \u2581 done   "
-)
-_CROSSING = "1 2|3 4|12 34|Ġ 1|Ġ Ġ|Ċ Ċ|Ġ '|' q|' T|, Ċ"
-CROSSING = [(pair.split()[0], pair.split()[1]) for pair in _CROSSING.split("|")]
-"""Merges that are possible or not, as the text was split before."""
+_LAYER = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+}  # fmt: skip
 
 
-def write_gguf(file: Path, keys: dict[str, Any]) -> Path:
-    """Writes the keys as the `gguf` package does it."""
-    from gguf import GGUFWriter
+def names_of(layer: int) -> dict[str, str]:
+    """Hugging Face names to GGUF names: those of one layer and those of no layer."""
+    inside = {f"model.layers.{layer}.{name}.weight": f"blk.{layer}.{short}.weight" for name, short in _LAYER.items()}
+    return inside | {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+                     "lm_head.weight": "output.weight"}  # fmt: skip
 
-    writer = GGUFWriter(str(file), "llama")
-    for key, value in keys.items():
-        if isinstance(value, bool):
-            writer.add_bool(key, value)
-        elif isinstance(value, int):
-            writer.add_uint32(key, value)
-        elif isinstance(value, str):
-            writer.add_string(key, value)
-        else:
-            writer.add_array(key, value)
+
+def as_config() -> dict[str, Any]:
+    """config.json's fields of the model that `write_tiny_gguf` writes; all widths are multiples of a quant block."""
+    return {
+        "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16,
+        "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "tie_word_embeddings": False,
+    }  # fmt: skip
+
+
+def write_tiny_gguf(path: Path, kind: Kind, *, special: dict[str, Kind] | None = None,
+                    rope_factors: np.ndarray | None = None, **config: Any) -> Path:  # fmt: skip
+    """A Llama of random weights (those of `random_weights`), matrices of type `kind` or as `special` says by name."""
+    values = as_config() | config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(values["max_position_embeddings"])
+    writer.add_embedding_length(values["hidden_size"])
+    writer.add_block_count(values["num_hidden_layers"])
+    writer.add_feed_forward_length(values["intermediate_size"])
+    writer.add_head_count(values["num_attention_heads"])
+    writer.add_head_count_kv(values["num_key_value_heads"])
+    writer.add_key_length(values["head_dim"])
+    writer.add_value_length(values["head_dim"])
+    writer.add_layer_norm_rms_eps(values["rms_norm_eps"])
+    writer.add_rope_freq_base(values["rope_theta"])
+    writer.add_rope_dimension_count(values["head_dim"])
+    writer.add_array("tokenizer.ggml.tokens", [f"t{i}" for i in range(values["vocab_size"])])
+    if rope_factors is not None:
+        writer.add_tensor("rope_freqs.weight", rope_factors)
+    names = {k: v for layer in range(values["num_hidden_layers"]) for k, v in names_of(layer).items()}
+    for name, weight in random_weights(values).items():
+        data = weight.numpy()
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
+        if heads:
+            # The converter's order for ggml's rotation of neighbouring pairs.
+            data = data.reshape(values[heads], 2, -1, data.shape[1]).swapaxes(1, 2).reshape(data.shape)
+        of = (special or {}).get(name, kind) if data.ndim == 2 else Kind.F32
+        writer.add_tensor(names[name], gguf.quants.quantize(np.ascontiguousarray(data), of), raw_dtype=of)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
     writer.close()
-    return file
-
-
-def bpe_keys(pre: str, merges: int = 150, **more: Any) -> dict[str, Any]:
-    """A byte-level vocabulary whose merges cross what some ways of splitting keep apart (digits, marks, spaces)."""
-    alphabet = {byte: char for char, byte in byte_alphabet().items()}
-    text = [alphabet[byte] for byte in TEXTS.encode()]
-    learnt = [*CROSSING, *(pair for pair in _learn(text, merges, lambda pair: True) if pair not in CROSSING)]
-    learnt = list({left + right: (left, right) for left, right in learnt}.values())
-    tokens = [*SPECIALS, *sorted(alphabet.values()), *(left + right for left, right in learnt)]
-    return _named(
-        model="gpt2", pre=pre, tokens=tokens, merges=[f"{left} {right}" for left, right in learnt],
-        token_type=[3] * len(SPECIALS) + [1] * (len(tokens) - len(SPECIALS)),
-        bos_token_id=1, eos_token_id=2, add_bos_token=False, **more,
-    ) | {"tokenizer.chat_template": TEMPLATE}  # fmt: skip
-
-
-def spm_keys(merges: int = 150, **more: Any) -> dict[str, Any]:
-    """A SentencePiece vocabulary with bytes, a token that the user defined, and scores that order the merges."""
-    text = list(TEXTS.replace(" ", "▁"))
-    learnt = _learn(text, merges, lambda pair: "▁" not in pair[1] or set(pair[0]) == {"▁"})
-    words = [left + right for left, right in learnt]
-    characters = sorted(set(text) - {"語"} | set("<s>"))  # one character of the text is left to the bytes
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "<|user|>", *words, *characters]
-    types = [2, 3, 3, *[6] * 256, 4, *[1] * (len(words) + len(characters))]
-    scores = [0.0] * 260 + [-float(rank) for rank in range(len(words))] + [-1000.0 - n for n in range(len(characters))]
-    return _named(
-        model="llama", tokens=tokens, token_type=types, scores=scores,
-        bos_token_id=1, eos_token_id=2, unknown_token_id=0, **more,
-    ) | {"tokenizer.chat_template": TEMPLATE.replace("<|im_start|>", "<s>").replace("<|im_end|>", "</s>")}  # fmt: skip
-
-
-def _named(**keys: Any) -> dict[str, Any]:
-    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
-
-
-def _learn(text: list[str], count: int, allowed: Any) -> list[tuple[str, str]]:
-    """Byte pair encoding of one running text."""
-    text = list(text)
-    merges: list[tuple[str, str]] = []
-    made: set[str] = set(text)
-    while len(merges) < count:
-        pairs = Counter(pair for pair in pairwise(text) if allowed(pair) and pair[0] + pair[1] not in made)
-        if not pairs:
-            break
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        merges.append(best)
-        made.add(best[0] + best[1])
-        place = 0
-        while place < len(text) - 1:
-            if (text[place], text[place + 1]) == best:
-                text[place : place + 2] = [best[0] + best[1]]
-            place += 1
-    return merges
+    return path
