@@ -173,6 +173,26 @@ ENQUEUE = [
         ),
     ),
     Row(
+        "an idle level starts beside the other where refunds took that below the virtual time",
+        world(
+            job("b", level="low"),
+            {"q:low": {"b": 1}},
+            sched(seq=5, tokens_low=12, vt=90, pass_high=10, pass_low=70),
+            tenant(12, 1),
+            fleet(),
+        ),
+        enqueue(seq=6),
+        Enqueued(Admission.ADMITTED, 6, 1, 12),
+        world(
+            job("b", level="low"),
+            job(seq=6),
+            {"q:low": {"b": 1}, "q:high": {"a": 6}, "wake": ["1"]},
+            sched(seq=6, tokens_high=12, tokens_low=12, vt=90, pass_high=70, pass_low=70),
+            tenant(24, 2),
+            fleet(**KNOWN),
+        ),
+    ),
+    Row(
         "but it still owes",
         world(sched(seq=5, vt=90, pass_high=97, pass_low=95), fleet()),
         enqueue(seq=6),
