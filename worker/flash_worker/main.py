@@ -162,8 +162,12 @@ class Worker:
 
 
 def _pin(served: Served, prefix: str) -> int:
-    ids = served.text.encode_chat([("system", prefix)]) if served.text.has_template else served.text.encode(prefix)
-    return served.engine.pin(ids)
+    """Pins what every chat with this system prompt starts with. Returns the tokens pinned, whole pages only."""
+    if not served.text.has_template:
+        return served.engine.pin(served.text.encode(prefix))
+    # Two chats that part after the system prompt: what they share has no generation prompt and no half token.
+    one, other = (served.text.encode_chat([("system", prefix), ("user", first)]) for first in ("a", "b"))
+    return served.engine.pin(os.path.commonprefix([one, other]))
 
 
 def main(argv: list[str] | None = None, build: Build = build) -> int:
