@@ -121,8 +121,8 @@ class Priorities(Settings):
 class Limits(Settings):
     """What is refused rather than queued for ever. Live. Counted in the broker, exact over all routers."""
 
-    queue_tokens: int = knob(200_000, "Most tokens that may wait in one tier's queue.", unit="tokens", ge=1)
-    queue_requests: int = knob(2000, "Most requests that may wait in one tier's queue.", unit="requests", ge=1)
+    queue_tokens: int = knob(200_000, "Most tokens that may wait at one level (high or low) of one tier.", unit="tokens", ge=1)
+    queue_requests: int = knob(2000, "Most requests that may wait at one level (high or low) of one tier.", unit="requests", ge=1)
     tenant_tokens: int = knob(0, "Most tokens that one tenant may have waiting and running; 0 is no limit.",
                               unit="tokens", ge=0)
     max_wait: Duration = knob(30.0, "Longest time a request may wait for its first worker.", example="30s", gt=0)
