@@ -37,6 +37,7 @@ class HeldJob:
     unknown_since: float | None = None
     """Since when the broker does not know the job, in time.monotonic() seconds."""
     since: float = field(default_factory=monotonic)
+    """When it was claimed, or last lost its link, in time.monotonic() seconds."""
 
     @property
     def id(self) -> str:

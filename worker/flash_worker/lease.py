@@ -24,10 +24,16 @@ from flash_worker.convert import FINISHES, request_of
 from flash_worker.held import Counts, HeldJob, Phase
 from flash_worker.link import Link
 from flash_worker.request import Output, Request, Room
+from flash_worker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 
 LEASE_MS = 3000
+OWNER_WITHIN = 2.0
+"""Seconds that a job may wait here for the link to its router; then another worker gets it."""
+STAND_BACK = 1.0
+"""Seconds without claims after a link broke or such a job was handed back. Else the worker that cannot reach a router
+takes the same job again at once, before one that can."""
 LAST_WORDS = 2.0
 """Seconds for acks and releases when the worker stops."""
 ASK_AGAIN = 0.2
@@ -74,9 +80,9 @@ class Leases:
         self._by_nonce: dict[str, HeldJob] = {}
         self._alone: HeldJob | None = None
         self._acks = Acks(broker, pool, incarnation, self._health)
-        self._nudge = asyncio.Event()
+        self._wakeups = Wakeups(broker, pool)
         self._changed = asyncio.Event()
-        self._waiter: asyncio.Task[bool] | None = None
+        self._stand_back = 0.0
         self._releases: set[asyncio.Task[None]] = set()
 
     # -- what others ask
@@ -86,7 +92,7 @@ class Leases:
 
     def room(self) -> tuple[int, int]:
         """(slots, KV tokens) that may be claimed: the engine's room less what is claimed and has not begun."""
-        if self.draining or self._alone is not None:
+        if self.draining or self._alone is not None or time.monotonic() < self._stand_back:
             return 0, 0
         room = self._engine.room()
         pending = [job for job in self._jobs.values() if job.phase in (Phase.CLAIMED, Phase.ASKED)]
@@ -103,7 +109,8 @@ class Leases:
             for loop in done:
                 loop.result()
         finally:
-            await end(*loops, self._waiter)
+            await end(*loops)
+            await self._wakeups.close()
 
     async def _claim_loop(self) -> None:
         pause = 0.05
@@ -121,8 +128,9 @@ class Leases:
                         self._take(HeldJob(claimed))
                     if claim.jobs:
                         continue
-                    self._watch_for_work()
-                await self._nudged(1.0)
+                    self._wakeups.watch_queue()
+                back = self._stand_back - time.monotonic()
+                await self._wakeups.wait(back if back > 0 else 1.0)
             except TROUBLE as error:
                 self._health.failed(error)
                 await asyncio.sleep(pause)
@@ -131,30 +139,10 @@ class Leases:
                 log.exception("a claim failed")
                 await asyncio.sleep(LONGEST_PAUSE)
 
-    def _watch_for_work(self) -> None:
-        """Have the broker wake the claim loop. The wait stays out while room changes make the loop claim again."""
-
-        def woken(task: asyncio.Task[bool]) -> None:
-            if not task.cancelled():
-                task.exception()  # an outage shows at the next claim
-            self._nudge.set()
-
-        if self._waiter is None or self._waiter.done():
-            self._waiter = asyncio.create_task(self._broker.wait(self._pool, 1.0))
-            self._waiter.add_done_callback(woken)
-
-    async def _nudged(self, timeout: float) -> None:  # noqa: ASYNC109 - running out is not an error here
-        try:
-            async with asyncio.timeout(timeout):
-                await self._nudge.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._nudge.clear()
-
     async def _beat_loop(self) -> None:
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
+            self._pass_on_unreachable()
             holdings = {job.id: job.epoch for job in self._jobs.values()}
             if not holdings:
                 continue
@@ -171,6 +159,14 @@ class Leases:
                 job = self._jobs.get(id)
                 if job is not None and job.epoch == holdings[id]:
                     self._heed(job, word)
+
+    def _pass_on_unreachable(self) -> None:
+        now = time.monotonic()
+        for job in list(self._jobs.values()):
+            away = self._link_to(job.claimed.owner) is None
+            if job.phase is Phase.CLAIMED and away and now - job.since > OWNER_WITHIN:
+                self._stand_back = now + STAND_BACK
+                self._hand_back(job, "its router cannot be reached from here")
 
     def _heed(self, job: HeldJob, word: Held) -> None:
         if word is Held.EXTENDED:
@@ -273,7 +269,7 @@ class Leases:
                 stop=stop,
             )
             link.send(fp.WorkerFrame(done=done))
-        self._nudge.set()
+        self._wakeups.now()
 
     def _hand_back(self, job: HeldJob, why: str) -> None:
         """Release it in the broker and tell its router, which releases it too: the broker takes the first."""
@@ -304,7 +300,7 @@ class Leases:
             del self._jobs[job.id]
         if self._alone is job:
             self._alone = None
-        self._nudge.set()
+        self._wakeups.now()
         self._changed.set()
 
     def _stop(self, job: HeldJob) -> None:
@@ -324,6 +320,8 @@ class Leases:
     # -- the link's listener
 
     def opened(self, link: Link) -> None:
+        self._stand_back = 0.0
+        self._wakeups.now()
         for job in list(self._jobs.values()):
             if job.claimed.owner == link.router_id:
                 self._begin(job)
@@ -334,8 +332,8 @@ class Leases:
         for job in list(self._jobs.values()):
             if job.claimed.owner == link.router_id:
                 self._stop(job)
-                job.phase = Phase.CLAIMED
-        self._nudge.set()
+                job.phase, job.since = Phase.CLAIMED, time.monotonic()
+        self._stand_back = time.monotonic() + STAND_BACK
 
     def received(self, link: Link, frame: fp.RouterFrame) -> None:
         kind = frame.WhichOneof("frame")
