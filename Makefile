@@ -28,13 +28,15 @@ test: setup redis ## run all tests
 	@$(PY) -m pytest -rs $(TESTS); code=$$?; sh tools/redis.sh left-out; exit $$code
 
 lint: setup ## check style, types, walls and generated files
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m mypy $(PACKAGES:%=-p %)
-	.venv/bin/lint-imports
-	$(PY) tools/lock.py --check
-	$(PY) tools/gen_proto.py --check
-	@if [ -f tools/train_prior.py ]; then set -x; $(PY) tools/train_prior.py --check; fi
+	@failed=0; check() { echo "+ $$*"; "$$@" || failed=1; }; \
+	check $(PY) -m ruff check .; \
+	check $(PY) -m ruff format --check .; \
+	check $(PY) -m mypy $(PACKAGES:%=-p %); \
+	check .venv/bin/lint-imports --no-logo; \
+	check $(PY) tools/lock.py --check; \
+	check $(PY) tools/gen_proto.py --check; \
+	[ ! -f tools/train_prior.py ] || check $(PY) tools/train_prior.py --check; \
+	exit $$failed
 
 format: setup ## let ruff rewrite what it can
 	$(PY) -m ruff check --fix .
