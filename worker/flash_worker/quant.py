@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from functools import cache
 from typing import Protocol
@@ -32,37 +33,63 @@ class Fp32Linear:
 
 
 class Int8Linear:
-    """INT8 weights with a scale for each output channel, INT8 activations with a scale for each token.
+    """INT8 weights with a scale for each output channel; activations in two INT8 digits with a scale for each token.
 
     The packed kernel has one activation scale per call, taken from the smallest and the largest value it is given.
     So each row is divided by its absolute maximum, and a guard row that holds -1 and +1 always goes first: the
     kernel's scale is then the same constant in every call. Its sums are exact integers, so a row's result is the
     same bits whatever stands beside it.
+
+    One digit loses too much: rows of a language model have outliers, beside which the rest is small. What its rounding
+    left is a second row of the same call, so that the weights are read once. Where the processor's INT8 product is
+    narrow (see `_saturates`) a digit has one bit less.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """`weight` [out, in], finite. Raises ModelError where this CPU has no INT8 kernel."""
-        self._reduce_range = _saturates()
+        """`weight` [out, in], finite. Raises ModelError where this build of torch has no INT8 kernel."""
         self._packed = _pack(weight)
+        self._reduce_range = _saturates()
         self._bias = bias
-        self._rows = torch.zeros(0, weight.shape[1])
-        self._grow(16)
+        self._inputs = weight.shape[1]
+        # The kernel's step between neighbouring values, and how many it has on each side of 0.
+        self._step, self._largest = (2 / 127, 63) if self._reduce_range else (2 / 255, 127)
 
     def __call__(self, x: Tensor) -> Tensor:
-        tokens = x.shape[0]
-        if tokens >= self._rows.shape[0]:
-            self._grow(tokens)
-        scale = x.abs().amax(dim=1, keepdim=True).clamp_min_(_TINY)
-        rows = self._rows[: tokens + 1]
-        # A row with NaN or infinity stays so through its scale; inside the shared call it must be harmless.
-        torch.div(x, scale, out=rows[1:]).nan_to_num_(0.0, 0.0, 0.0)
-        y: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, self._reduce_range)[1:]
-        y.mul_(scale)
-        return y if self._bias is None else y.add_(self._bias)
+        tokens, step, largest = x.shape[0], self._step, self._largest
+        unit = x.abs().amax(dim=1, keepdim=True).clamp_min_(_TINY).div_(largest)
+        # A row with NaN or infinity stays so through its unit; inside the shared call it must be harmless.
+        scaled = x.div(unit).nan_to_num_(0.0, 0.0, 0.0)
+        rows = _rows(2 * tokens + 1, self._inputs)
+        high, low = rows[1 : tokens + 1], rows[tokens + 1 :]
+        torch.round(scaled, out=high)
+        torch.sub(scaled, high, out=low)
+        high.mul_(step)
+        low.mul_(2 * largest * step)
+        y: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, self._reduce_range)
+        # Separate products and sums: a fused one would round an element by where it lies among the threads.
+        total = y[tokens + 1 :].mul_(1 / (2 * largest)).add_(y[1 : tokens + 1]).mul_(unit.div_(step))
+        return total if self._bias is None else total.add_(self._bias)
 
-    def _grow(self, tokens: int) -> None:
-        self._rows = torch.zeros(tokens + 1, self._rows.shape[1])
-        self._rows[0, 0], self._rows[0, -1] = -1.0, 1.0
+
+class _Scratch(threading.local):
+    """Input rows of the packed kernel by width, shared by all layers: a copy for each would be hundreds of MB."""
+
+    def __init__(self) -> None:
+        self.by_width: dict[int, Tensor] = {}
+
+
+_scratch = _Scratch()
+
+
+def _rows(count: int, width: int) -> Tensor:
+    """[count, width], of which row 0 is the guard."""
+    rows = _scratch.by_width.get(width)
+    if rows is None or rows.shape[0] < count:
+        with torch.inference_mode(False):  # so that calls outside inference mode may write it too
+            rows = torch.zeros(max(count, 64), width)
+            rows[0, 0], rows[0, -1] = -1.0, 1.0
+        _scratch.by_width[width] = rows
+    return rows[:count]
 
 
 def _pack(weight: Tensor) -> torch.ScriptObject:
@@ -92,12 +119,12 @@ def _choose_engine() -> str:
 
 @cache
 def _saturates() -> bool:
-    """Whether products of 8-bit values overflow 16 bits here, as they do on CPUs without VNNI.
+    """Whether products of 8-bit values overflow 16 bits here, as they do on processors without VNNI.
 
-    Seen by trying the worst case, since what the kernel uses is not what the CPU reports. Activations then keep 7 bits.
+    Seen by trying the worst case, since what the kernel uses is not what the processor reports.
     """
-    weight = torch.ones(8, 64)
+    packed = _pack(torch.ones(8, 64))
     rows = torch.ones(8, 64)
     rows[0] = -1.0
-    y = torch.ops.quantized.linear_dynamic(rows, _pack(weight), False)
+    y = torch.ops.quantized.linear_dynamic(rows, packed, False)
     return bool((y[1:] - 64).abs().max() > 1)
