@@ -22,6 +22,8 @@ from flash_router.session import Session
 log = logging.getLogger(__name__)
 
 EVERY = 1.0
+TTL_MS = 10_000
+"""Life of the router's fleet entry. Its lapse cancels all of its streams, so a loop that stalls gets some time."""
 SWEEP_EVERY = 10
 """Rounds between two steps of the sweep."""
 GIVE_UP = 5.0
@@ -72,7 +74,7 @@ class Upkeep:
             dispatcher.register_again()
             # The one read before registering began: a loss in between is seen at the next round.
             self._identity = identity
-        await announce_router(broker, broker.fleet, self._record())
+        await announce_router(broker, broker.fleet, self._record(), TTL_MS)
         fleet = await snapshot(broker, broker.fleet)
         dispatcher.jobs.set_clock(fleet.time_ms)
         dispatcher.roster.see(fleet)

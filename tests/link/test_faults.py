@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from flash_router.core import Refused, Why
+from flash_wire.tasks import end
 from flash_wire.v1 import inference_pb2 as pb
 from support.link_fleet import LinkFleet, until, until_async
 from support.proxy import Proxy
@@ -181,8 +182,7 @@ async def test_router_gone_frees_its_jobs(fleet: LinkFleet) -> None:
     task = asyncio.create_task(fleet.ask(fleet.request(1, 1000)))
     await until(lambda: worker.engine.running, "the request")
     # As a killed process: no cancel, no goodbye.
-    for loop in core._tasks:
-        loop.cancel()
+    await end(*core._tasks)
     core._dispatcher.sessions._by_job.clear()
     core._servicer.close()
     await core._server.stop(0)

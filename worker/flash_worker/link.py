@@ -76,6 +76,7 @@ class Link:
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._heard = 0.0
+        self._broken = False
         self._task = asyncio.create_task(self._run())
 
     def send(self, frame: fp.WorkerFrame) -> None:
@@ -140,15 +141,20 @@ class Link:
             try:
                 await self._stream()
             except (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError) as error:
-                log.info("the stream to router %s ended: %s", self.address, _brief(error))
+                self._say(_brief(error))
             except _Ended as ended:
-                log.info("the stream to router %s ended: %s", self.address, ended)
+                self._say(str(ended))
             except Exception:
                 log.exception("the stream to router %s failed", self.address)
             if time.monotonic() - began > SILENCE:
                 pause = FIRST_PAUSE
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads dials, guards nothing
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _say(self, why: str) -> None:
+        """Once for each break; the attempts after it say nothing new."""
+        log.log(logging.DEBUG if self._broken else logging.INFO, "no stream to router %s: %s", self.address, why)
+        self._broken = True
 
     async def _stream(self) -> None:
         """One stream, from dialling to its end."""
@@ -160,6 +166,7 @@ class Link:
                     await self._greet(call)
                 self.open = True
                 self._heard = time.monotonic()
+                self._broken = False
                 log.info("attached to router %s", self.address)
                 self._listener.opened(self)
                 tasks += [

@@ -26,6 +26,8 @@ from flash_worker.request import Output, Request, Room
 log = logging.getLogger(__name__)
 
 ANNOUNCE_EVERY = 1.0
+TTL_MS = 5000
+"""Life of the worker's fleet entry: how soon a death that nobody saw is known."""
 GIVE_UP = 5.0
 """Seconds for one round's questions to the broker."""
 LAST_FRAMES = 1.0
@@ -113,7 +115,7 @@ class Presence:
         while True:
             try:
                 async with asyncio.timeout(GIVE_UP):
-                    await announce_worker(self._broker, self._broker.fleet, self.record())
+                    await announce_worker(self._broker, self._broker.fleet, self.record(), TTL_MS)
                     routers = (await snapshot(self._broker, self._broker.fleet)).routers
                 self.health.answered()
                 if self.fleet_worker is not None:
