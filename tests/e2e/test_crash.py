@@ -16,17 +16,6 @@ TOKENS = 40
 KILLS = 20
 
 
-def holder(fleet: Running, before: dict[str, int]) -> str:
-    """The worker that runs the only request: the one that burns time on a processor."""
-    spent = {name: _ticks(pid) - before.get(name, 0) for name, pid in fleet.workers().items()}
-    return max(spent, key=lambda name: spent[name])
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
 def both_ready(fleet: Running, count: int) -> bool:
     ready = sum(line.endswith(" ready") for line in fleet.lines)
     return len(fleet.workers()) == 2 and ready >= count
@@ -44,12 +33,11 @@ def test_twenty_killed_workers_cost_no_token(tmp_path: Path) -> None:
         for kill in range(KILLS):
             wait_for(lambda kill=kill: both_ready(fleet, 2 + kill), 60, "the second worker")
             at, killed = dice.randrange(1, TOKENS - 5), []
-            before = {name: _ticks(pid) for name, pid in fleet.workers().items()}
 
-            def strike(count: int, at: int = at, killed: list[str] = killed, before: dict[str, int] = before) -> None:
-                if count >= at and not killed:
-                    killed.append(holder(fleet, before))
-                    fleet.kill(killed[0])
+            def strike(count: int, at: int = at, killed: list[str] = killed) -> None:
+                if count >= at and not killed and (name := fleet.holder()):
+                    killed.append(name)
+                    fleet.kill(name)
 
             got = collect(stub.Generate(greedy(PROMPT, tokens=TOKENS, tier=pb.FLASH), timeout=120), strike)
             assert killed
@@ -57,7 +45,8 @@ def test_twenty_killed_workers_cost_no_token(tmp_path: Path) -> None:
             assert got.text == whole.text
             resumed += got.done.resumed
         print(f"{KILLS} kills, {resumed} answers continued by another worker, 0 tokens lost or repeated")
-        assert resumed >= KILLS * 0.8, "the kills did not hit the worker that ran the request"
+        # A kill may come when the last tokens are on their way already; most hit the answer.
+        assert resumed >= KILLS * 0.9
 
 
 def test_with_one_worker_the_answer_goes_on_when_it_is_back(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
+import redis
 from flash_wire.v1 import inference_pb2 as pb
 from flash_wire.v1 import inference_pb2_grpc
 
@@ -56,8 +58,25 @@ class Running:
     def kill(self, name: str) -> None:
         os.kill(self.workers()[name], signal.SIGKILL)
 
-    def said(self, text: str) -> bool:
-        return any(text in line for line in self.lines)
+    def broker(self) -> redis.Redis:
+        """A plain client of the embedded queue, whose socket file lies beside the processes' settings."""
+        words = _command(next(iter(self.workers().values())))
+        folder = Path(words[words.index("--settings") + 1]).parent
+        return redis.Redis.from_url(f"unix://{folder}/queue/valkey.sock", decode_responses=True)
+
+    def holder(self) -> str | None:
+        """Name of the worker that holds the only running job, as the broker has it."""
+        with self.broker() as broker:
+            names = {}
+            for key, value in broker.hgetall("fd:{default/chat}:fleet").items():
+                if key.startswith("w:"):
+                    record = json.loads(value[value.index("{") :])
+                    names[record["incarnation"]] = record["name"]
+            for key in broker.scan_iter("fd:{default/chat}:*:job:*"):
+                job = broker.hgetall(key)
+                if job.get("state") == "active" and job.get("worker") in names:
+                    return names[job["worker"]]
+        return None
 
 
 @contextmanager
