@@ -187,6 +187,8 @@ class World:
         self.order: list[str] = []
         self.steps: list[Step] = []
         self.count = 0
+        self.held_up = 0
+        """How often someone ran in a step while someone older waited for pages."""
         self.preempted: collections.Counter[str] = collections.Counter()
         self._flight: tuple[Step, Launched] | None = None
         self._ids = itertools.count()
@@ -230,11 +232,13 @@ class World:
     def step(self) -> bool:
         """One turn of the engine. False where there was nothing to do."""
         waiting, running = [p.id for p in self.scheduler.waiting], [p.id for p in self.scheduler.running]
+        pages = {p.id: len(p.pages) for p in self.scheduler.running}
         step = self.scheduler.schedule(self.now)
         self._hear(self.scheduler.take())
         self.device.poison(self.pool._free)
         if step is not None:
             self._look_at(step, waiting, running)
+            self._nobody_took_what_an_older_one_waits_for(step, pages)
         before = self._flight
         self._flight = (step, self.device.launch(step)) if step is not None else None
         if not self.overlap:
@@ -302,6 +306,18 @@ class World:
             assert not (now_running & set(waiting)), "someone was admitted in a step that preempted"
             alive = [id for id in running if id in self.scheduler._by_id]
             assert alive[0] not in lost, "the oldest was preempted"
+
+    def _nobody_took_what_an_older_one_waits_for(self, step: Step, before: dict[str, int]) -> None:
+        if step.tokens == self.scheduler._max_step_tokens:
+            return  # Whoever is left out may be so because of the budget.
+        ran, held_up = {row.id for row in step.rows}, ""
+        for progress in self.scheduler.running:
+            if progress.id not in ran and progress.todo:
+                held_up = held_up or progress.id
+            elif held_up:
+                self.held_up += 1
+                grown = len(progress.pages) > before.get(progress.id, 0)
+                assert not grown, f"{progress.id} took a page that {held_up} waits for"
 
     def _hear(self, outputs: Sequence[Output]) -> None:
         for output in outputs:

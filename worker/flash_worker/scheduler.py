@@ -200,7 +200,7 @@ class Scheduler:
         preempted = self.preemptions - preempted
         while not (preempted or held_up) and self.waiting and budget and len(self.running) < self._max_seqs:
             progress = self.waiting[0]
-            if progress.pending or not self._admit(progress):
+            if not self._admit(progress):
                 break
             count = min(progress.todo, budget)
             if not self._grow(progress, progress.computed + count):

@@ -221,6 +221,10 @@ def test_the_answer_ends_at_a_stop_string(make: Callable[..., Bench], text: Text
                     assert end.ids == ()
                     assert end.position == cut
     assert found >= 10, "or this shows nothing"
+    bench.until(lambda: not bench.engine.busy)
+    bench.engine.close(drain=PATIENCE)
+    given = sum(len(output.ids) for outputs in bench.outputs.values() for output in outputs)
+    assert bench.engine.stats().drawn == given, "nothing is computed after a stop string"
     assert not bench.engine._core._stops
 
 

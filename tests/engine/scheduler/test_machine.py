@@ -149,7 +149,7 @@ TestMachine = Machine.TestCase
 def test_a_long_random_run(overlap: bool):
     wanted = int(os.environ.get("FLASHFLEET_SOAK_STEPS", "12000")) // 2
     rng = random.Random(wanted + overlap)
-    steps = preemptions = hits = refused = worlds = 0
+    steps = preemptions = hits = refused = held_up = worlds = 0
     while steps < wanted:
         worlds += 1
         world = World(
@@ -186,7 +186,9 @@ def test_a_long_random_run(overlap: bool):
         steps += world.count
         preemptions += world.scheduler.preemptions
         hits += world.scheduler.prefix_hits
-    print(f"{steps} steps, {worlds} pools, {preemptions} preemptions, {hits} tokens found, {refused} refused")
+        held_up += world.held_up
+    print(f"{steps} steps, {worlds} pools, {preemptions} preemptions, {held_up} times held up")
+    print(f"{hits} tokens found, {refused} refused")
     assert preemptions
     assert hits
     assert refused

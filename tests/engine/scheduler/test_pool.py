@@ -167,6 +167,20 @@ def test_a_collision_of_the_parent_does_not_share_the_child():
     assert len(pool.match([5, 6, 7, 8, *tail, 0], "")) == 1
 
 
+def test_a_page_is_not_found_behind_another_parent_with_the_same_key():
+    def digest(domain: bytes, parent: bytes, tokens: bytes) -> bytes:
+        return b"root" if not parent else parent + tokens
+
+    pool = PagePool(3, 4, digest=digest)
+    tail = [9, 9, 9, 9]
+    first = fill(pool, [5, 6, 7, 8, *tail])
+    pool.release(first[:1])
+    pool.release(pool.allocate(2))  # Evicts the root of the first; its tail is held.
+    second = fill(pool, [1, 2, 3, 4])
+    assert len(pool.match([1, 2, 3, 4, *tail, 0], "")) == 1, "the tail was computed after other tokens"
+    pool.check([first[1:], second])
+
+
 def test_a_page_whose_parent_was_evicted_is_replaced():
     pool = PagePool(6, 4)
     tokens = list(range(8))

@@ -396,6 +396,19 @@ def test_an_answer_is_found_as_the_start_of_the_next_prompt():
     assert world.firsts[second].cached_tokens == 16, "19 tokens were computed: 4 pages of 4 are full"
 
 
+def test_a_page_is_offered_only_when_the_step_that_fills_it_has_settled():
+    world = World(pages=32, max_step_tokens=8)
+    world.add(prompt(20), 4)
+    first, second = world.scheduler.schedule(0.0), world.scheduler.schedule(0.0)
+    assert first is not None
+    assert second is not None
+    assert not world.pool.match(prompt(20), "")
+    world.scheduler.settle(first, [], [])
+    assert len(world.pool.match(prompt(20), "")) == 2
+    world.scheduler.settle(second, [], [])
+    assert len(world.pool.match(prompt(20), "")) == 4
+
+
 def test_requests_of_another_domain_find_nothing():
     world = World(pages=64)
     shared = prompt(17)
