@@ -158,8 +158,8 @@ def deployment(
     standard: int = 1,
     source: str = SMOLLM2,
     extra: str = "",
-    flash_engine: str = "{weights: int8, window: 1024, sinkTokens: 4}",
-    standard_engine: str = "{weights: fp32}",
+    flash_engine: str = "{weights: int8, window: 1024, sinkTokens: 4, threads: 1}",
+    standard_engine: str = "{weights: fp32, threads: 1}",
 ) -> str:
     return f"""
 apiVersion: flashfleet.io/v1alpha1
