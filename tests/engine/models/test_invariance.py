@@ -23,14 +23,6 @@ SHAPES = {
 ENGINES = {"full": {}, "window": {"window": 24, "sink_tokens": 4}, "odd pages": {"block_size": 7, "window": 50}}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES.keys())
 def checkpoint(request, tmp_path_factory):
     return make_tiny_checkpoint(tmp_path_factory.mktemp("shape"), tokenizer=False, **request.param)

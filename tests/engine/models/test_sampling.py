@@ -12,6 +12,7 @@ from flash_worker.batch import FAILED_DRAW, Draw
 from flash_worker.request import Sampling
 from flash_worker.sampling import Sampler
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -138,6 +139,7 @@ class TestSupport:
     def test_only_the_best(self, settings):
         assert support([0.0, 3.0, 2.9], **settings) == {1}
 
+    @hypothesis_settings(deadline=None)
     @given(st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=200), st.floats(0.01, 0.999),
            st.integers(0, 20), st.integers(0, 1 << 40))  # fmt: skip
     def test_within_the_sorted_reference(self, logits, top_p, top_k, seed):
