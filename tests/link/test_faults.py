@@ -88,15 +88,17 @@ async def test_stopped_past_its_lease_and_woken(fleet: LinkFleet) -> None:
 
 
 @pytest.mark.parametrize("way", ["to_target", "from_target", "cut"])
-async def test_link_dropped(fleet: LinkFleet, way: str) -> None:
+async def test_link_dropped(fleet: LinkFleet, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One direction goes silent, or the connection is reset: another worker goes on, and the link comes back."""
+    for module in ("flash_router.streams", "flash_worker.link"):
+        monkeypatch.setattr(f"{module}.SILENCE", 2.5)
     core = await fleet.router()
     host, _, port = core.fleet_address.rpartition(":")
     proxy = Proxy(host, int(port))
     address = await proxy.start()
     first = await fleet.worker("w0", Script(step=0.02), address=lambda real: address)
     seen: list[int] = []
-    task = asyncio.create_task(fleet.ask(fleet.request(4, 450), on_tokens=seen.append))
+    task = asyncio.create_task(fleet.ask(fleet.request(4, 250), on_tokens=seen.append))
     await until(lambda: seen and seen[-1] > 20, "some tokens")
     await fleet.worker("w1", Script(step=0.002))
     if way == "cut":
@@ -109,7 +111,7 @@ async def test_link_dropped(fleet: LinkFleet, way: str) -> None:
                 "the first worker's abort")  # fmt: skip
     proxy.to_target.set()
     proxy.from_target.set()
-    fleet.expect(await task, 4, 450)
+    fleet.expect(await task, 4, 250)
     await fleet.attached("w0", "w1")
     assert session.crashes.count == 0, "a broken stream is no crash"
     await fleet.nothing_left()
@@ -175,8 +177,9 @@ async def test_sigterm_of_a_process_exits_cleanly(fleet: LinkFleet) -> None:
     assert "Traceback" not in child.log()
 
 
-async def test_router_gone_frees_its_jobs(fleet: LinkFleet) -> None:
+async def test_router_gone_frees_its_jobs(fleet: LinkFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its entry lapses: beats say CANCELLED, and the worker is free again."""
+    monkeypatch.setattr("flash_router.upkeep.TTL_MS", 3000)
     core = await fleet.router()
     worker = await fleet.worker("w0", Script(step=0.05))
     task = asyncio.create_task(fleet.ask(fleet.request(1, 1000)))

@@ -44,9 +44,12 @@ async def test_health_metrics_and_a_bad_edit(fleet: LinkFleet) -> None:
         assert await asyncio.to_thread(get, record.http, path) == (200, '{"status": "ok"}\n')
     assert (await asyncio.to_thread(get, record.http, "/nothing"))[0] == 404
     await fleet.ask(fleet.request(1, 5))
-    status, page = await asyncio.to_thread(get, record.http, "/metrics")
-    assert status == 200
-    assert 'flashfleet_worker_jobs_total{event="finished"} 1.0' in page
+
+    async def counted() -> bool:
+        status, page = await asyncio.to_thread(get, record.http, "/metrics")
+        return status == 200 and 'flashfleet_worker_jobs_total{event="finished"} 1.0' in page
+
+    await until_async(counted, "the count of the finished job")
 
     live = child.folder / "live.json"
     live.write_text('{"priorities": {"hihg": 2}}')

@@ -26,6 +26,8 @@ from flash_worker.request import Output, Request, Room
 log = logging.getLogger(__name__)
 
 ANNOUNCE_EVERY = 1.0
+LOOK_EVERY = 0.2
+"""The same while a loaded worker knows no router."""
 TTL_MS = 5000
 """Life of the worker's fleet entry: how soon a death that nobody saw is known."""
 GIVE_UP = 5.0
@@ -124,13 +126,16 @@ class Presence:
                 self.health.failed(error)
             except Exception:
                 log.exception("announcing failed")
-            # A new worker looks for its routers more often, since requests may be held until it has dialled.
             try:
-                async with asyncio.timeout(ANNOUNCE_EVERY):
+                async with asyncio.timeout(LOOK_EVERY if self._looks_for_routers() else ANNOUNCE_EVERY):
                     await self._now.wait()
             except TimeoutError:
                 continue
             self._now.clear()
+
+    def _looks_for_routers(self) -> bool:
+        """Loaded and attached to none: requests may be held until it has dialled."""
+        return self.fleet_worker is not None and not any(link.open for link in self.fleet_worker.links)
 
     async def leave(self) -> None:
         try:
