@@ -164,11 +164,11 @@ def make_core(runner: Any, sampler: Sampling, engine: EngineSettings) -> Core:
 
 
 def unit_servers(load: Load, engine: EngineSettings) -> list[Server]:
-    servers = []
-    for name in ("continuous", "static"):
+    def server(name: str) -> Server:
         unit = UnitCost()
-        servers.append(Server(name, make_core(unit, unit, engine), load, name == "static", lambda unit=unit: unit.now))
-    return servers
+        return Server(name, make_core(unit, unit, engine), load, name == "static", lambda: unit.now)
+
+    return [server("continuous"), server("static")]
 
 
 def model_servers(load: Load, engine: EngineSettings, source: str) -> tuple[list[Server], str]:

@@ -50,6 +50,11 @@ def alone(request: Request, vocab: int, max_model_len: int, stop_ids: frozenset[
     return answer
 
 
+def make_prompt(length: int, start: int = 1) -> list[int]:
+    """Token ids that differ for each start. Two with one start share a prefix."""
+    return [(start * 31 + i * 5) % 49 + 1 for i in range(length)]
+
+
 class Misuse(AssertionError):
     """The scheduler did to a page what a step in flight does not bear, or had it read what nobody wrote."""
 

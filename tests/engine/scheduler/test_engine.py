@@ -1,116 +1,20 @@
-"""The engine's thread: requests in, numbered outputs out, each ended once, whatever happens."""
+"""The engine's thread: requests in, numbered outputs out, each ended once."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 from flash_wire.room import ANSWER_RESERVE, footprint, longest_answer, need
-from flash_wire.settings import Engine as EngineSettings
 from flash_wire.text import StreamDecoder, TextModel
 from flash_worker.batch import Row
-from flash_worker.engine import Engine, Unavailable
-from flash_worker.request import NeverFits, Output, Request, Room, Sampling
-from flash_worker.stats import StepStats
-from support.fake_runner import FakeDevice, alone
-from support.tiny_text import make_tiny_tokenizer_folder
-
-PATIENCE = 30.0
-VOCAB = 384
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
-    return TextModel.from_folder(make_tiny_tokenizer_folder(tmp_path_factory.mktemp("text"), VOCAB).folder)
-
-
-class Device(FakeDevice):
-    """A FakeDevice that can be told to wait or to fail."""
-
-    def __init__(self, pages: int, block_size: int, **kwargs: Any) -> None:
-        super().__init__(pages, block_size, VOCAB, **kwargs)
-        self.before_step: Callable[[Sequence[Row]], None] = lambda rows: None
-
-    def step(self, rows: Sequence[Row]) -> list[int]:
-        self.before_step(rows)
-        return super().step(rows)
-
-
-class Bench:
-    """An engine, and what it said."""
-
-    def __init__(self, text: TextModel | None, **settings: Any) -> None:
-        settings = {"kv_tokens": 512, "block_size": 4, "max_seqs": 4, "max_step_tokens": 32, **settings}
-        self.settings = EngineSettings(**settings)
-        self.device = Device(self.settings.kv_tokens // self.settings.block_size, self.settings.block_size)
-        self.text = text
-        self.batches: list[list[Output]] = []
-        self.step_stats: list[StepStats] = []
-        self.ended = threading.Condition()
-        self.outputs: dict[str, list[Output]] = {}
-        self.engine = Engine(self.device, self.device, text, self.settings, on_output=self._hear)  # type: ignore[arg-type]
-        self.engine.on_step = self.step_stats.append
-
-    def _hear(self, outputs: list[Output]) -> None:
-        with self.ended:
-            self.batches.append(outputs)
-            for output in outputs:
-                self.outputs.setdefault(output.id, []).append(output)
-            self.ended.notify_all()
-
-    def request(self, id: str, prompt: Sequence[int] = (5, 6, 7, 8, 9), max_tokens: int = 8, **kwargs: Any) -> Request:
-        committed, deadline = tuple(kwargs.pop("committed", ())), kwargs.pop("deadline", None)
-        kwargs = {"temperature": 0.0, "ignore_eos": True, **kwargs}
-        return Request(id, tuple(prompt), committed, Sampling(max_tokens, **kwargs), deadline)
-
-    def submit(self, id: str, *args: Any, **kwargs: Any) -> Request:
-        request = self.request(id, *args, **kwargs)
-        self.engine.submit(request)
-        return request
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        with self.ended:
-            assert self.ended.wait_for(condition, timeout=PATIENCE), "it did not happen in time"
-
-    def end_of(self, id: str) -> Output:
-        self.until(lambda: bool(self.outputs.get(id)) and self.outputs[id][-1].finish is not None)
-        assert sum(output.finish is not None for output in self.outputs[id]) == 1
-        return self.outputs[id][-1]
-
-    def answer(self, request: Request) -> list[int]:
-        """Committed and given tokens, in the order of their positions."""
-        tokens = list(request.committed)
-        for output in self.outputs[request.id]:
-            assert output.position == len(tokens)
-            tokens += output.ids
-        return tokens
-
-    def alone(self, request: Request) -> list[int]:
-        stop_ids = self.text.stop_ids if self.text else frozenset()
-        return alone(request, VOCAB, self.device.max_model_len, stop_ids)
-
-    def ends_alone(self, request: Request) -> None:
-        assert self.end_of(request.id).finish in ("length", "stop")
-        assert self.answer(request) == self.alone(request)
-
-
-@pytest.fixture
-def make(text: TextModel) -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def bench(**settings: Any) -> Bench:
-        made.append(Bench(settings.pop("text", text), **settings))
-        made[-1].engine.start()
-        return made[-1]
-
-    yield bench
-    for one in made:
-        one.device.before_step = lambda rows: None
-        one.engine.close()
+from flash_worker.engine import Unavailable
+from flash_worker.request import NeverFits, Output, Request, Room
+from support.engine_bench import PATIENCE, VOCAB, assert_set
+from support.engine_bench import EngineBench as Bench
 
 
 def test_requests_from_many_threads_get_their_answers(make: Callable[..., Bench]):
@@ -157,10 +61,6 @@ def test_an_id_twice_is_refused(make: Callable[..., Bench]):
         bench.submit("a")
     gate.set()
     bench.ends_alone(request)
-
-
-def assert_set(gate: threading.Event) -> None:
-    assert gate.wait(PATIENCE)
 
 
 def test_abort_ends_a_request_once(make: Callable[..., Bench]):
@@ -279,119 +179,6 @@ def test_resumed_requests_that_are_over_end_at_once_and_the_engine_lives(make: C
         assert end == Output(id, len(request.committed), finish=finish)
     assert bench.engine.steps == 0
     bench.ends_alone(bench.submit("next"))
-
-
-# Failures
-
-
-def test_a_failed_step_ends_its_requests_and_the_engine_goes_on(make: Callable[..., Bench]):
-    bench = make(max_seqs=2)
-    failing = threading.Event()
-
-    def fail(rows: Sequence[Row]) -> None:
-        if not failing.is_set() and any(row.start > 8 for row in rows):
-            failing.set()
-            raise MemoryError("the device has no room")
-
-    bench.device.before_step = fail
-    victims = [bench.submit("a", max_tokens=50), bench.submit("b", max_tokens=50)]
-    waiting = bench.submit("waiting")
-    for request in victims:
-        end = bench.end_of(request.id)
-        assert end.finish == "error"
-        assert "the device has no room" in end.detail
-        assert bench.answer(request) == bench.alone(request)[: end.position]
-    bench.ends_alone(waiting)
-    assert bench.engine.healthy
-    assert bench.engine.stats().failed_steps == 1
-    assert bench.engine.stats().account.held == 0
-
-
-def test_a_sampler_that_draws_too_few_fails_the_step(make: Callable[..., Bench]):
-    bench = make()
-    whole = bench.device.draw
-    bench.device.draw = lambda logits, draws: ([], [])  # type: ignore[method-assign]
-    bench.submit("a")
-    assert "drew 1 tokens, and got 0" in bench.end_of("a").detail
-    bench.device.draw = whole  # type: ignore[method-assign]
-    bench.ends_alone(bench.submit("b"))
-
-
-def test_a_device_that_is_gone_makes_the_engine_unhealthy(make: Callable[..., Bench]):
-    bench = make()
-
-    def fail(rows: Sequence[Row]) -> None:
-        raise RuntimeError("device lost")
-
-    bench.device.before_step = fail
-    for i in range(8):
-        bench.submit(f"r{i}")
-        assert bench.end_of(f"r{i}").finish == "error"
-    bench.until(lambda: not bench.engine.healthy)
-    assert "8 steps failed in a row" in bench.engine.trouble
-    assert bench.engine.room().slots == 0
-    with pytest.raises(Unavailable, match="unhealthy"):
-        bench.submit("more")
-
-
-def test_a_broken_account_refuses_new_work_and_ends_what_is_here(make: Callable[..., Bench]):
-    bench = make()
-    request = bench.submit("a", max_tokens=300)
-    bench.until(lambda: "a" in bench.outputs)
-    bench.engine._pool._held += 1
-    bench.until(lambda: not bench.engine.healthy)
-    assert "do not sum" in bench.engine.trouble
-    with pytest.raises(Unavailable):
-        bench.submit("more")
-    bench.ends_alone(request)
-
-
-def test_a_mistake_in_the_loop_tells_everyone(make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch):
-    bench = make()
-    bench.submit("a", max_tokens=400)
-    bench.submit("b", max_tokens=400)
-    bench.until(lambda: "b" in bench.outputs)
-
-    def fail(now: float) -> None:
-        raise KeyError("a mistake")
-
-    monkeypatch.setattr(bench.engine._scheduler, "schedule", fail)
-    assert {bench.end_of("a").finish, bench.end_of("b").finish} == {"error"}
-    assert not bench.engine.healthy
-    with pytest.raises(Unavailable, match="a mistake"):
-        bench.submit("c")
-
-
-def test_a_listener_that_fails_does_not_stop_the_engine(make: Callable[..., Bench]):
-    bench = make()
-    hear, calls = bench.engine.on_output, []
-
-    def fail_once(outputs: list[Output]) -> None:
-        hear(outputs)
-        calls.append(1)
-        if len(calls) == 1:
-            raise RuntimeError("the listener is at fault")
-
-    bench.engine.on_output = fail_once
-    bench.ends_alone(bench.submit("a"))
-
-
-def test_liveness_sees_a_step_that_hangs(make: Callable[..., Bench]):
-    bench = make()
-    assert bench.engine.last_step_age() == 0.0
-    gate, entered = threading.Event(), threading.Event()
-    bench.device.before_step = lambda rows: (entered.set(), assert_set(gate))  # type: ignore[func-returns-value]
-    request = bench.submit("a")
-    assert entered.wait(PATIENCE)
-    age, steps = bench.engine.last_step_age(), bench.engine.steps
-    time.sleep(0.02)
-    assert bench.engine.last_step_age() >= age + 0.02
-    assert bench.engine.busy
-    assert bench.engine.steps == steps
-    gate.set()
-    bench.ends_alone(request)
-    bench.until(lambda: not bench.engine.busy)
-    assert bench.engine.last_step_age() == 0.0
 
 
 # Closing
