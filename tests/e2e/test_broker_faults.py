@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
+import redis
 from flash_wire.v1 import inference_pb2 as pb
 from support.running import Running, Stream, collect, deployment, greedy, up
+from support.servers import Server
 
 pytestmark = pytest.mark.slow
 STREAMS = 20
@@ -35,10 +38,10 @@ def many(fleet: Running, channel: grpc.Channel, half_way: threading.Event) -> li
 
 
 @pytest.mark.parametrize("fault", ["restart_with_data", "restart_without_data", "flushall"])
-def test_twenty_running_streams_do_not_notice(fault: str, tmp_path: Path, durable_broker) -> None:
+def test_twenty_running_streams_do_not_notice(fault: str, tmp_path: Path, start_server: Callable[..., Server]) -> None:
     file = tmp_path / "chat.yaml"
     file.write_text(deployment(flash=1, standard=0))
-    server = durable_broker
+    server = start_server("redis", appendonly=True)
     with up(file, broker_url=server.url) as fleet, grpc.insecure_channel(fleet.grpc) as channel:
         quiet = many(fleet, channel, threading.Event())
         half_way = threading.Event()
@@ -46,14 +49,15 @@ def test_twenty_running_streams_do_not_notice(fault: str, tmp_path: Path, durabl
         def strike() -> None:
             assert half_way.wait(120)
             if fault == "flushall":
-                server.flushall()
+                with redis.Redis(port=server.port) as client:
+                    client.flushall()
             else:
                 server.restart(keep_data=fault == "restart_with_data")
 
-        striker = threading.Thread(target=strike)
-        striker.start()
-        got = many(fleet, channel, half_way)
-        striker.join()
+        with ThreadPoolExecutor(1) as pool:
+            striking = pool.submit(strike)
+            got = many(fleet, channel, half_way)
+            striking.result()
         assert [s.ids for s in got] == [s.ids for s in quiet]
         assert [s.text for s in got] == [s.text for s in quiet]
         # The fleet is whole again: a new request is admitted and answered.
@@ -61,10 +65,12 @@ def test_twenty_running_streams_do_not_notice(fault: str, tmp_path: Path, durabl
         assert len(after.ids) == 4
 
 
-def test_a_request_sent_while_redis_is_down_is_answered_when_it_is_back(tmp_path: Path, durable_broker) -> None:
+def test_a_request_sent_while_redis_is_down_is_answered_when_it_is_back(
+    tmp_path: Path, start_server: Callable[..., Server]
+) -> None:
     file = tmp_path / "chat.yaml"
     file.write_text(deployment(flash=1, standard=0))
-    server = durable_broker
+    server = start_server("redis", appendonly=True)
     with up(file, broker_url=server.url) as fleet, grpc.insecure_channel(fleet.grpc) as channel:
         stub = fleet.stub(channel)
         whole = collect(stub.Generate(greedy("Say hello.", tokens=8, tier=pb.FLASH), timeout=60))
