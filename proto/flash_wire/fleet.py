@@ -66,6 +66,8 @@ class RouterRecord:
     live_hash: str = ""
     share: float = 0.0
     """Observed share of standard."""
+    workers: list[str] = field(default_factory=list)
+    """Incarnations of the workers that are attached and ready here: what a request can reach."""
     protocol: int = 1
 
 

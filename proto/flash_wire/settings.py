@@ -177,6 +177,9 @@ class TierRouting(Settings):
     on_tier_down: Literal["wait", "fallback"] = knob(
         "wait", "Hold the request, or let the other tier answer and say so."
     )
+    wake_wait: Duration = knob(
+        0.0, "Longest time a request is held for a tier that wakes from zero; 0s: nothing would wake it.", ge=0
+    )
 
 
 class RouterStatic(Settings):

@@ -43,6 +43,8 @@ class Line:
     timer: asyncio.TimerHandle | None = None
     held: str = ""
     """Why the request waits in the router and not in the broker; "" while it does not."""
+    patience: float = 0.0
+    """Seconds it may wait for a tier to wake from zero, where it met one with no worker."""
     queued: bool = False
     """The broker has said that it knows the job."""
     seq: int = 0
@@ -97,7 +99,7 @@ class Dispatcher:
             return found
         what = f"tier {session.tier} has no ready worker"
         with self.holding.hold(session.tier, size_of(session.request), self.live.limits, what):
-            line.held = what
+            line.held, line.patience = what, self._wake_wait(session.tier)
             while (found := self._choose(session, may_fall_back)) is None:
                 await self.roster.changed(1.0)
             line.held = ""
@@ -116,7 +118,7 @@ class Dispatcher:
                     session.decision.how = "fallback"
                     session.decision.note = f"{tier} has no ready worker, and onTierDown is fallback"
                     return revision
-        if not self.roster.expects(tier):
+        if not self.roster.expects(tier) and not self._wake_wait(tier):
             raise Refused(
                 Why.UNAVAILABLE,
                 f"tier {tier} has no worker, none is starting and none is wanted: start one, or ask the other tier",
@@ -126,6 +128,10 @@ class Dispatcher:
 
     def _falls_back(self, tier: str) -> bool:
         return any(name == tier and routing.on_tier_down == "fallback" for name, routing in self.live.tiers.items())
+
+    def _wake_wait(self, tier: str) -> float:
+        """Seconds that a request may be held for a tier that wakes from zero; 0 where nothing would wake it."""
+        return next((routing.wake_wait for name, routing in self.live.tiers.items() if name == tier), 0.0)
 
     async def _queue(self, session: Session, line: Line) -> None:
         """Enqueue with admission. Raises Refused when the limits say no."""
@@ -271,7 +277,7 @@ class Dispatcher:
         """One timer for a session: limits.maxWait until its first worker, the deadline afterwards."""
         at = session.deadline
         if session.began is None:
-            at = min(at, session.arrived + self.live.limits.max_wait)
+            at = min(at, session.arrived + max(self.live.limits.max_wait, line.patience))
         delay = max(0.0, at - time.monotonic())
         line.timer = asyncio.get_running_loop().call_later(delay, self._too_late, session, line)
 
@@ -280,8 +286,10 @@ class Dispatcher:
         waited = now - session.arrived
         if now >= session.deadline:
             session.refuse(Refused(Why.DEADLINE, f"the request's time was over after {waited:.1f} s"))
-        elif session.began is None and waited >= self.live.limits.max_wait:
+        elif session.began is None and waited >= max(self.live.limits.max_wait, line.patience):
             limit = f"limits.maxWait is {self.live.limits.max_wait:g} s"
+            if line.patience > self.live.limits.max_wait:
+                limit = f"the tier's scaling.wakeWait is {line.patience:g} s"
             if line.held:
                 session.refuse(Refused(Why.UNAVAILABLE, f"{line.held}, and {limit}", retry_after=RETRY_AFTER))
             else:

@@ -69,6 +69,10 @@ class Roster:
 
     # -- questions
 
+    def reachable(self) -> list[str]:
+        """Incarnations of the attached workers that are ready, sorted."""
+        return sorted(name for name, worker in self._attached.items() if worker.state == "ready")
+
     def newest(self, tier: str) -> Revision | None:
         """The revision that came last among those with a ready worker: where new requests go."""
         revs = {w.hello.revision for w in self._attached.values() if w.hello.tier == tier and w.state == "ready"}

@@ -221,6 +221,7 @@ class RouterCore:
             http=self._http,
             static_hash=self._static_hash,
             live_hash=self._live_hash,
+            workers=self._dispatcher.roster.reachable(),
         )
 
     # -- life

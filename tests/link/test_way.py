@@ -271,6 +271,7 @@ async def test_fallback_says_so_and_a_named_tier_is_kept(fleet: LinkFleet) -> No
     core = await fleet.router({"tiers": {"flash": {"onTierDown": "fallback"}}})
     await fleet.worker("s0", tier="standard")
     await until(lambda: core._roster.fleet is not None, "the fleet record")
+    await until(lambda: core._roster.newest("standard") is not None, "the worker's Hello")
     got = await fleet.ask(fleet.request(1, 5))
     fleet.expect(got, 1, 5)
     assert got.started.tier == pb.STANDARD
@@ -278,6 +279,42 @@ async def test_fallback_says_so_and_a_named_tier_is_kept(fleet: LinkFleet) -> No
     assert "flash has no ready worker" in got.started.decision.note
     with pytest.raises(Refused):
         await fleet.ask(fleet.request(2, 5, tier=pb.FLASH))
+
+
+async def test_a_tier_at_zero_holds_requests_as_long_as_it_may_wake(fleet: LinkFleet) -> None:
+    live = {"limits": {"maxWait": "200ms"}, "tiers": {"flash": {"wakeWait": "60s"}}}
+    core = await fleet.router(live)
+    await until(lambda: core._roster.fleet is not None, "the fleet record")
+    assert not core._roster.expects("flash")
+    task = asyncio.create_task(fleet.ask(fleet.request(1, 5)))
+    await until(lambda: core.stats().held == {"flash": 1}, "a held request")
+    await asyncio.sleep(0.4)
+    assert not task.done(), "maxWait is over, wakeWait is not"
+    with pytest.raises(Refused, match="none is wanted"):
+        await fleet.ask(fleet.request(2, 5, tier=pb.STANDARD))
+    await fleet.worker()
+    fleet.expect(await task, 1, 5)
+
+
+async def test_a_tier_that_does_not_wake_is_given_up_by_its_name(fleet: LinkFleet) -> None:
+    core = await fleet.router({"limits": {"maxWait": "100ms"}, "tiers": {"flash": {"wakeWait": "300ms"}}})
+    await until(lambda: core._roster.fleet is not None, "the fleet record")
+    with pytest.raises(Refused, match=r"scaling\.wakeWait is 0\.3 s"):
+        await fleet.ask(fleet.request(1, 5))
+
+
+async def test_a_router_says_which_workers_it_reaches(fleet: LinkFleet) -> None:
+    core = await fleet.router()
+    await fleet.worker()
+    await until(lambda: core._roster.newest("flash") is not None, "the worker's Hello")
+
+    async def seen() -> bool:
+        record = await snapshot(fleet.broker, FLEET)
+        return bool(record.workers) and [router.workers for router in record.routers] == [
+            [worker.incarnation for worker in record.workers]
+        ]
+
+    await until_async(seen, "the worker in the router's entry")
 
 
 async def test_a_held_request_runs_when_the_tier_comes(fleet: LinkFleet) -> None:
