@@ -39,7 +39,8 @@ async def run(path: Path, place: Place, *, verbose: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    _note_unscaled(deployment)
+    for sentence in api.without_cluster(deployment):
+        _say(sentence)
     try:
         if await _or_stop(local.start(), stop) and await _or_stop(local.ready(), stop):
             addresses = await local.first_router()
@@ -100,15 +101,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
         found = path.stat()
         return found.st_mtime_ns, found.st_size
     return None
-
-
-def _note_unscaled(deployment: api.FlashDeployment) -> None:
-    for name, tier in (("flash", deployment.spec.flash), ("standard", deployment.spec.standard)):
-        if tier.scaling and tier.scaling.max > tier.scaling.min:
-            _say(
-                f"{name}: on one machine the count stays at {tier.scaling.min}; scaling up to {tier.scaling.max} needs"
-                " a cluster"
-            )
 
 
 def _say(line: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import yaml
 from flash_wire.settings import (
+    TIERS,
     Engine,
     Limits,
     Model,
@@ -15,37 +16,81 @@ from flash_wire.settings import (
     Routing,
     Settings,
     SettingsError,
+    TierName,
     knob,
     parse,
 )
 from flash_wire.units import Duration
 from pydantic import ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from flash_operator.api_cluster import DNS_NAME, Broker, Pod, Service
 
 API_VERSION = "flashfleet.io/v1alpha1"
 KIND = "FlashDeployment"
 _MAX_FILE = 1 << 20
 _MAX_NODES = 20_000
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_SERVICE_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+_DAY = 86400
+
+
+class WeightSource(Model):
+    """Where a tier's weights come from, and how its pods get at them."""
+
+    secret: str = knob(
+        "",
+        "Secret in this namespace whose keys become variables of the workers, for example HF_TOKEN for a gated hf://"
+        " model.",
+        max_length=253,
+        pattern=rf"^$|{DNS_NAME}",
+        example="hugging-face",
+    )
+    cache_claim: str = knob(
+        "",
+        "Volume claim that keeps downloaded weights for all workers; left out, each pod keeps its own until it ends.",
+        max_length=253,
+        pattern=rf"^$|{DNS_NAME}",
+        example="weights",
+    )
 
 
 class Scaling(Settings):
-    """Bounds of a tier whose worker count follows its queue."""
+    """Bounds of a tier whose worker count follows its queue, or that leaves it to somebody else."""
 
-    min: int = knob(1, "Fewest workers.", unit="workers", ge=0, le=1000)
+    min: int = knob(
+        1, "Fewest workers; 0 lets an idle tier end, and its next request waits.", unit="workers", ge=0, le=1000
+    )
     max: int = knob(1, "Most workers.", unit="workers", ge=1, le=1000)
-    target_wait: Duration = knob(2.0, "Queue wait that the count aims at.", gt=0, example="2s")
+    target_wait: Duration = knob(2.0, "Queue wait that the count aims at.", gt=0, le=_DAY, example="2s")
+    idle_after: Duration = knob(
+        300.0, "Time without a request after which a tier with min 0 ends its last worker.", gt=0, le=_DAY, example="5m"
+    )
+    wake_wait: Duration = knob(
+        600.0, "Longest time that a request is held while a tier wakes from zero.", gt=0, le=_DAY, example="10m"
+    )
+    external: bool = knob(
+        False, "Leave the count to an HPA or KEDA that targets the tier's Deployment; then the bounds are theirs too."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Scaling:
+        fields = type(self).model_fields
+        bounds = ("min", "max", "target_wait", "idle_after")
+        if self.external and any(getattr(self, name) != fields[name].default for name in bounds):
+            raise ValueError(
+                "external is true, so an HPA or KEDA holds the bounds: remove min, max, targetWait and idleAfter, or"
+                " remove external"
+            )
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}: raise max or lower min")
         return self
 
 
-class Tier(Settings):
+class Tier(Pod):
     """One of the two models and how its workers run."""
 
-    model: Model
+    model: WeightSource
     engine: Engine = knob(Engine, "How the model is run.")
     replicas: int | None = knob(
         None, "Fixed number of workers; 1 when neither replicas nor scaling is given.", unit="workers", ge=0, le=1000
@@ -53,6 +98,14 @@ class Tier(Settings):
     scaling: Scaling | None = knob(None, "Bounds, instead of replicas.")
     on_tier_down: Literal["wait", "fallback"] = knob(
         "wait", "While no worker of this tier lives: wait holds its requests, fallback lets the other tier answer."
+    )
+    rollout: Literal["surge", "replace"] = knob(
+        "surge",
+        "How a change reaches the workers: surge starts a new one before an old one ends, replace ends one first, where"
+        " there is no device to spare.",
+    )
+    start_within: Duration = knob(
+        1800.0, "Time that a worker may take to fetch and load its model.", ge=10, le=_DAY, example="30m"
     )
 
     @model_validator(mode="after")
@@ -64,10 +117,11 @@ class Tier(Settings):
         return self
 
 
-class RouterSpec(Settings):
+class RouterSpec(Pod):
     """The routers in front of both tiers."""
 
     replicas: int = knob(1, "Number of routers.", unit="routers", ge=1, le=100)
+    service: Service = knob(Service, "The Service in front of them.")
 
 
 class Spec(Settings):
@@ -82,7 +136,8 @@ class Spec(Settings):
         (), "System prompts whose KV pages every worker computes at start and keeps.", max_length=64
     )
     limits: Limits = knob(Limits, "What is refused rather than queued for ever.")
-    drain: Duration = knob(60.0, "Time a stopping process has to finish what it runs.", gt=0, example="60s")
+    broker: Broker = knob(Broker, "Where the queue is.")
+    drain: Duration = knob(60.0, "Time a stopping process has to finish what it runs.", gt=0, le=_DAY, example="60s")
 
 
 class Metadata(Settings):
@@ -91,7 +146,7 @@ class Metadata(Settings):
     model_config = ConfigDict(extra="ignore")
 
     name: str = knob(
-        ..., "Name of the deployment, and of the model that clients ask for.", pattern=_NAME, max_length=40
+        ..., "Name of the deployment, and of the model that clients ask for.", pattern=_SERVICE_NAME, max_length=40
     )
     namespace: str = knob(
         "default", 'Its namespace; "default" where there is no cluster.', pattern=_NAME, max_length=63
@@ -110,6 +165,9 @@ class FlashDeployment(Settings):
     def fleet(self) -> str:
         """namespace/name: the hash tag of its keys in the broker."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def tier(self, name: TierName) -> Tier:
+        return self.spec.flash if name == "flash" else self.spec.standard
 
 
 def from_dict(data: Any) -> FlashDeployment:
@@ -153,6 +211,46 @@ def load(path: Path) -> FlashDeployment:
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     return from_yaml(text, str(path))
+
+
+def without_cluster(deployment: FlashDeployment) -> list[str]:
+    """What the deployment asks for and one machine cannot give: a sentence each. Empty when nothing is lost."""
+    spec = deployment.spec
+    said = []
+    for name in TIERS:
+        tier = deployment.tier(name)
+        if scaling := tier.scaling:
+            fixed = max(1, scaling.min)
+            if scaling.external:
+                said.append(f"{name}.scaling: on one machine nothing else scales; the count stays at 1")
+            elif scaling.max > scaling.min:
+                said.append(
+                    f"{name}.scaling: on one machine the count stays at {fixed}; scaling from {scaling.min} to"
+                    f" {scaling.max} needs a cluster"
+                )
+        if tier.model.source.startswith("pvc://"):
+            said.append(f"{name}.model.source: pvc:// names a volume claim of a cluster; write file:///PATH here")
+        if tier.model.secret:
+            said.append(f"{name}.model.secret: is in a cluster; set its variables before `flashfleet up`")
+        if tier.model.cache_claim:
+            said.append(f"{name}.model.cacheClaim: is in a cluster; here downloads go to your own cache")
+        said += _pods_only(name, tier, ("rollout", "start_within"))
+    said += _pods_only("router", spec.router, ("service",))
+    if spec.broker.secret:
+        said.append("broker: its Secret is in a cluster; here FLASHFLEET_BROKER_URL names a queue, or `up` starts one")
+    return said
+
+
+def _pods_only(name: str, part: Pod, more: tuple[str, ...]) -> list[str]:
+    fields = type(part).model_fields
+    changed = [
+        to_camel(key)
+        for key in (*Pod.model_fields, *more)
+        if getattr(part, key) != fields[key].get_default(call_default_factory=True)
+    ]
+    if not changed:
+        return []
+    return [f"{name}: {', '.join(changed)} {'has' if len(changed) == 1 else 'have'} no meaning without a cluster"]
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,6 +12,7 @@ from typing import Literal
 
 from flash_wire.settings import (
     TIERS,
+    Model,
     RouterLive,
     RouterStatic,
     TierName,
@@ -36,6 +37,14 @@ class Place:
     fleet_port: int
     worker_http_port: int
     """0 takes a free one, where several workers share a machine."""
+    scaler: bool = False
+    """Whether somebody moves counts within their bounds. Without one nothing could wake a tier from zero."""
+
+
+CLUSTER = Place("0.0.0.0", 9000, 8000, 9001, 8001, scaler=True)  # noqa: S104 - in a pod, behind its Service
+"""Where pods run: each has its own address, so the ports are the same everywhere."""
+CLAIMS = "/claims"
+"""Folder under which a volume claim named by pvc:// is mounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,8 @@ class Observed:
     """The world before a plan. `processes` is keyed by Process.name."""
 
     processes: Mapping[str, Running] = field(default_factory=dict)
+    scaled: Mapping[str, int] = field(default_factory=dict)
+    """Workers that the scaler wants, by tier; a tier left out keeps what runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,10 @@ class Process:
     live: str
     drain: float
     """Seconds it may take to stop."""
+    external: bool = False
+    """Somebody else sets the count: `replicas` is what was found, and the applier leaves it alone."""
+    claim: str = ""
+    """Volume claim that holds the weights, read-only at CLAIMS/claim; "" for none."""
 
     @property
     def module(self) -> str:
@@ -119,7 +134,7 @@ def _router(deployment: FlashDeployment, place: Place) -> Process:
         routing=spec.routing,
         priorities=spec.priorities,
         limits=spec.limits,
-        tiers={name: TierRouting(on_tier_down=_tier(deployment, name).on_tier_down) for name in TIERS},
+        tiers={name: _tier_routing(deployment.tier(name), place) for name in TIERS},
     )
     return Process(
         f"{deployment.metadata.name}-router",
@@ -133,11 +148,12 @@ def _router(deployment: FlashDeployment, place: Place) -> Process:
 
 
 def _worker(deployment: FlashDeployment, name: TierName, observed: Observed, place: Place) -> Process:
-    spec, tier = deployment.spec, _tier(deployment, name)
+    spec, tier = deployment.spec, deployment.tier(name)
+    source, claim = _source(tier.model.source)
     static = WorkerStatic(
         fleet=deployment.fleet,
         tier=name,
-        model=tier.model,
+        model=Model(source=source),
         engine=tier.engine,
         pinned_prefixes=spec.pinned_prefixes,
         drain=spec.drain,
@@ -149,23 +165,41 @@ def _worker(deployment: FlashDeployment, name: TierName, observed: Observed, pla
         process,
         "worker",
         name,
-        _replicas(tier, observed.processes.get(process)),
+        _replicas(tier, observed.processes.get(process), observed.scaled.get(name), place),
         to_json(static),
         to_json(WorkerLive(priorities=spec.priorities)),
         spec.drain,
+        external=place.scaler and tier.scaling is not None and tier.scaling.external,
+        claim=claim,
     )
 
 
-def _tier(deployment: FlashDeployment, name: TierName) -> Tier:
-    return deployment.spec.flash if name == "flash" else deployment.spec.standard
+def _source(source: str) -> tuple[str, str]:
+    """Where a process finds the weights, and the claim they are on: pvc://CLAIM/PATH is a mounted folder."""
+    scheme, _, rest = source.partition("://")
+    if scheme != "pvc":
+        return source, ""
+    claim, _, path = rest.partition("/")
+    return f"file://{CLAIMS}/{claim}/{path}".rstrip("/"), claim
 
 
-def _replicas(tier: Tier, running: Running | None) -> int:
-    """A fixed count, or what runs now kept within the bounds: moving within them is the scaler's work."""
-    if tier.scaling is None:
+def _tier_routing(tier: Tier, place: Place) -> TierRouting:
+    wakes = place.scaler and tier.scaling is not None and (tier.scaling.external or tier.scaling.min == 0)
+    return TierRouting(
+        on_tier_down=tier.on_tier_down, wake_wait=tier.scaling.wake_wait if tier.scaling and wakes else 0.0
+    )
+
+
+def _replicas(tier: Tier, running: Running | None, scaled: int | None, place: Place) -> int:
+    """A fixed count; or what the scaler wants, else what runs now, within the bounds; or whatever another set."""
+    scaling = tier.scaling
+    if scaling is None:
         return 1 if tier.replicas is None else tier.replicas
-    now = running.replicas if running else tier.scaling.min
-    return max(tier.scaling.min, min(tier.scaling.max, now))
+    if scaling.external:
+        return running.replicas if running and place.scaler else 1
+    low = scaling.min if place.scaler else max(1, scaling.min)
+    now = running.replicas if running else low
+    return max(low, min(scaling.max, now if scaled is None else scaled))
 
 
 def _changes(process: Process, observed: Observed) -> list[str]:

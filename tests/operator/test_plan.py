@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from flash_operator import api
-from flash_operator.plan import Observed, Place, Plan, Running, plan
+from flash_operator import api, api_cluster
+from flash_operator.plan import CLUSTER, Observed, Place, Plan, Running, plan
 from flash_wire.settings import RouterLive, RouterStatic, WorkerLive, WorkerStatic, parse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,11 +74,61 @@ def test_what_nothing_asks_for_is_stopped() -> None:
     assert plan(EXAMPLE, world, PLACE).sentences[-1] == "chat-old: stop, nothing asks for it"
 
 
-@given(now=st.integers(0, 20), low=st.integers(0, 5), more=st.integers(0, 5))
-def test_a_scaled_tier_keeps_what_runs_within_its_bounds(now: int, low: int, more: int) -> None:
-    bounds = api.Scaling(min=low, max=max(1, low + more))
-    deployment = changed(flash=EXAMPLE.spec.flash.model_copy(update={"scaling": bounds}))
-    flash = plan(deployment, Observed({"chat-flash": Running(now, "x", "y")}), PLACE).processes[1]
-    assert bounds.min <= flash.replicas <= bounds.max
-    if bounds.min <= now <= bounds.max:
-        assert flash.replicas == now
+def scaled(**fields: Any) -> api.FlashDeployment:
+    return changed(flash=EXAMPLE.spec.flash.model_copy(update={"scaling": api.Scaling(**fields)}))
+
+
+@given(now=st.integers(0, 20), low=st.integers(0, 5), more=st.integers(0, 5), wish=st.none() | st.integers(0, 20))
+def test_a_scaled_tier_follows_the_scaler_within_its_bounds(now: int, low: int, more: int, wish: int | None) -> None:
+    low, high = low, max(1, low + more)
+    world = Observed({"chat-flash": Running(now, "x", "y")}, {} if wish is None else {"flash": wish})
+    flash = plan(scaled(min=low, max=high), world, CLUSTER).processes[1]
+    assert flash.replicas == max(low, min(high, now if wish is None else wish))
+
+
+def test_without_a_scaler_no_tier_stays_at_zero() -> None:
+    assert plan(scaled(min=0, max=3), Observed(), PLACE).desired["flash"] == 1
+    assert plan(scaled(min=0, max=3), Observed(), CLUSTER).desired["flash"] == 0
+
+
+def test_a_count_of_somebody_else_is_left_alone() -> None:
+    deployment = scaled(external=True)
+    for now in (0, 1, 7):
+        world = world_of(plan(deployment, Observed(), CLUSTER))
+        world = Observed({**world.processes, "chat-flash": replace(world.processes["chat-flash"], replicas=now)})
+        after = plan(deployment, world, CLUSTER)
+        assert (after.processes[1].replicas, after.processes[1].external) == (now, True)
+        assert after.sentences == ()
+
+
+def test_routers_hold_requests_only_for_a_tier_that_something_wakes() -> None:
+    def wake_wait(deployment: api.FlashDeployment, place: Place) -> float:
+        router = plan(deployment, Observed(), place).processes[0]
+        return parse(RouterLive, json.loads(router.live)).tiers["flash"].wake_wait
+
+    assert wake_wait(scaled(min=0, wake_wait=60.0), CLUSTER) == 60.0
+    assert wake_wait(scaled(external=True, wake_wait=60.0), CLUSTER) == 60.0
+    assert wake_wait(scaled(min=1, wake_wait=60.0), CLUSTER) == 0
+    assert wake_wait(scaled(min=0, wake_wait=60.0), PLACE) == 0
+
+
+def test_a_claim_becomes_a_folder() -> None:
+    model = api.WeightSource(source="pvc://weights/llama/8b")
+    flash = plan(changed(flash=EXAMPLE.spec.flash.model_copy(update={"model": model})), Observed(), CLUSTER).processes[
+        1
+    ]
+    assert flash.claim == "weights"
+    assert parse(WorkerStatic, json.loads(flash.static)).model.source == "file:///claims/weights/llama/8b"
+
+
+def test_what_only_pods_need_changes_no_settings_file() -> None:
+    before = plan(EXAMPLE, Observed(), CLUSTER)
+    tier = EXAMPLE.spec.flash.model_copy(
+        update={
+            "resources": api_cluster.Resources(limits={"cpu": 2}),
+            "image": "other",
+            "model": EXAMPLE.spec.flash.model.model_copy(update={"secret": "s", "cache_claim": "c"}),
+        }
+    )
+    after = plan(changed(flash=tier), world_of(before), CLUSTER)
+    assert after.sentences == ()
