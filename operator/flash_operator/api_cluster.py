@@ -66,6 +66,26 @@ class Toleration(Settings):
         return self
 
 
+class OverlayMetadata(Settings):
+    """Labels and annotations that pods get beside their own."""
+
+    labels: dict[Text, Name] = knob(dict, "Labels.", max_length=32, example={"team": "search"})
+    annotations: dict[Text, Annotated[str, Field(max_length=4096)]] = knob(
+        dict, "Annotations.", max_length=32, example={"example.com/scrape": "true"}
+    )
+
+
+class PodOverlay(Settings):
+    """Merged last into the pod template, for what has no field here."""
+
+    metadata: OverlayMetadata = knob(OverlayMetadata, "Labels and annotations that pods get beside their own.")
+    spec: dict[str, Any] = knob(
+        dict,
+        "Any part of a pod's spec. Lists of named things merge by name, other lists replace; null removes.",
+        example={"priorityClassName": "serving"},
+    )
+
+
 class Pod(Settings):
     """Where the pods of one kind go, and what they get."""
 
@@ -80,10 +100,9 @@ class Pod(Settings):
     tolerations: tuple[Toleration, ...] = knob(
         (), "Taints that the pods put up with.", max_length=16, example=[{"key": "gpu", "operator": "Exists"}]
     )
-    pod_overlay: dict[str, Any] = knob(
-        dict,
-        "Merged last into the pod template (metadata and spec), for what has no field here. Lists of named things"
-        " merge by name, other lists replace; null removes.",
+    pod_overlay: PodOverlay = knob(
+        PodOverlay,
+        "Merged last into the pod template, for what has no field here.",
         example={"spec": {"priorityClassName": "serving"}},
     )
 
@@ -98,7 +117,7 @@ class Service(Settings):
 
 
 class Broker(Settings):
-    """Where the queue is. Only the pods read the Secret, never the operator."""
+    """Where the queue is. The pods read the Secret, and the operator reads this one key of it."""
 
     secret: str = knob(
         "", "Secret in this namespace with the queue's address (redis://...); the operator's default if left out.",
