@@ -22,6 +22,7 @@ from flash_wire.tasks import end
 from flash_wire.text import StreamDecoder, TextModel
 from flash_wire.v1 import inference_pb2 as pb
 from flash_worker.serve import FleetWorker, Presence, Served
+from redis.exceptions import RedisError
 from support import scripted_engine
 from support.scripted_engine import REVISION, Script, ScriptedEngine, answer
 
@@ -287,7 +288,10 @@ class LinkFleet:
         async def clean() -> bool:
             workers = all(not local.worker.leases and not local.engine.running for local in self._locals)
             routers = all(not core._dispatcher.sessions and not core._dispatcher.lines for core in self._cores)
-            return workers and routers and not await self.live_jobs()
+            try:
+                return workers and routers and not await self.live_jobs()
+            except (RedisError, OSError):
+                return False  # a connection from before a restart
 
         await until_async(clean, "an empty fleet")
         tenants = [key async for key in self.broker.redis.scan_iter(match="*:tenant:*")]
