@@ -23,9 +23,9 @@ class Images:
     router: str
     worker: str
     pull_policy: str = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()
     broker_secret: str = "flashfleet-broker"  # noqa: S105 - a name
     broker_key: str = "url"
+    pull_secrets: tuple[str, ...] = ()
 
 
 def static_name(process: Process) -> str:

@@ -198,7 +198,8 @@ def _replicas(tier: Tier, running: Running | None, scaled: int | None, place: Pl
     if scaling.external:
         return running.replicas if running and place.scaler else 1
     low = scaling.min if place.scaler else max(1, scaling.min)
-    now = running.replicas if running else low
+    # The first worker of a tier starts even where it may sleep: so that its model has been seen to work.
+    now = running.replicas if running else max(1, low)
     return max(low, min(scaling.max, now if scaled is None else scaled))
 
 

@@ -88,7 +88,13 @@ def test_a_scaled_tier_follows_the_scaler_within_its_bounds(now: int, low: int, 
 
 def test_without_a_scaler_no_tier_stays_at_zero() -> None:
     assert plan(scaled(min=0, max=3), Observed(), PLACE).desired["flash"] == 1
-    assert plan(scaled(min=0, max=3), Observed(), CLUSTER).desired["flash"] == 0
+    asleep = Observed({"chat-flash": Running(0, "x", "y")})
+    assert plan(scaled(min=0, max=3), asleep, PLACE).desired["flash"] == 1
+    assert plan(scaled(min=0, max=3), asleep, CLUSTER).desired["flash"] == 0
+
+
+def test_a_tier_that_may_sleep_is_tried_first() -> None:
+    assert plan(scaled(min=0, max=3), Observed(), CLUSTER).desired["flash"] == 1
 
 
 def test_a_count_of_somebody_else_is_left_alone() -> None:
