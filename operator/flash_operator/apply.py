@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
-from flash_operator.client import APPLIED, CONFIG_MAP, REPLICA_SET, Body, Client
+from flash_operator.client import APPLIED, CONFIG_MAP, FIELD_MANAGER, REPLICA_SET, Body, Client
 from flash_operator.compare import includes
-from flash_operator.observe import APPLIED_HASH, OWNER_LABEL, Family, Key, Seen, World, config_maps
+from flash_operator.naming import OWNER_LABEL
+from flash_operator.observe import APPLIED_HASH, Family, Key, Seen, World, config_maps
 
 _CALM_S = 60.0
 _LONGEST_S = 300.0
+_HANDED_OVER = f"{FIELD_MANAGER}-handed-over"
 
 
 class NotLeader(Exception):
@@ -25,10 +27,10 @@ class NotLeader(Exception):
 
 
 class Applier:
-    """`leading` is asked before each write."""
+    """`leads(namespace)` is asked before each write."""
 
-    def __init__(self, client: Client, world: World, leading: Callable[[], bool]) -> None:
-        self._client, self._world, self._leading = client, world, leading
+    def __init__(self, client: Client, world: World, leads: Callable[[str], bool]) -> None:
+        self._client, self._world, self._leads = client, world, leads
         self._same: dict[str, tuple[str, bytes]] = {}
         """uid -> (manifest hash, digest) that the API server itself answered with: equal, however it spells things."""
         self._fights: dict[str, tuple[float, int]] = {}
@@ -49,6 +51,8 @@ class Applier:
             if seen and (wait := self._calm_down(signed, seen)):
                 again = min(wait, again or wait)
                 continue
+            if seen and seen.owns_replicas and "replicas" not in signed["spec"]:
+                await self._hand_over(signed, seen)
             await self._write(signed)
             writes += 1
         return writes + await self._delete(key, family, wanted), again
@@ -59,7 +63,7 @@ class Applier:
             self._fights.pop(seen.uid, None)
 
     async def _write(self, signed: Body) -> None:
-        self._fence()
+        self.fence(signed["metadata"]["namespace"])
         resource = APPLIED[signed["kind"]]
         answer = await self._client.apply(resource, signed)
         self._world.put(resource, answer)
@@ -68,6 +72,19 @@ class Applier:
         if seen and seen.uid == answer["metadata"]["uid"]:
             self._same[seen.uid] = (seen.applied_hash, seen.digest)
             seen.packed = None
+
+    async def _hand_over(self, signed: Body, seen: Seen) -> None:
+        """The count becomes somebody else's. An apply that leaves out a field of ours removes it, and the API server
+        would put its default of 1 there; with a second owner it stays what it is."""
+        self.fence(signed["metadata"]["namespace"])
+        meta = {name: signed["metadata"][name] for name in ("name", "namespace")}
+        body = {
+            "apiVersion": signed["apiVersion"],
+            "kind": signed["kind"],
+            "metadata": meta,
+            "spec": {"replicas": seen.view["spec"]["replicas"]},
+        }
+        await self._client.apply(APPLIED[signed["kind"]], body, manager=_HANDED_OVER)
 
     def _as_wanted(self, signed: Body, seen: Seen) -> bool:
         if seen.applied_hash != signed["metadata"]["annotations"][APPLIED_HASH]:
@@ -110,7 +127,7 @@ class Applier:
         for kind, name, seen in unwanted:
             if kind == CONFIG_MAP.kind and name in used:
                 continue
-            self._fence()
+            self.fence(key[0])
             await self._client.delete(APPLIED[kind], key[0], name, seen.uid)
             self._world.drop(APPLIED[kind], key[0], name, seen.uid)
             self._same.pop(seen.uid, None)
@@ -130,8 +147,9 @@ class Applier:
                     used |= config_maps(item["spec"]["template"]["spec"])
         return used
 
-    def _fence(self) -> None:
-        if not self._leading():
+    def fence(self, namespace: str) -> None:
+        """Raises NotLeader."""
+        if not self._leads(namespace):
             raise NotLeader("another operator leads now")
 
 

@@ -29,7 +29,7 @@ class Audit:
         self,
         client: Client,
         world: World,
-        namespaces: Sequence[str | None],
+        namespaces: Sequence[str],
         changed: Callable[[Key, float], None],
         *,
         every: float = EVERY_S,
@@ -87,12 +87,12 @@ class Audit:
             self.stalled = stalled
         return seen and not stalled
 
-    async def _keeps_up(self, resource: Resource, namespace: str | None) -> bool:
+    async def _keeps_up(self, resource: Resource, namespace: str) -> bool:
         known = self._world.versions(resource)
         listed = await self._list(resource, namespace)
         # Only what was known before the list began: what came since may be missing from it.
         for where, name, uid in known.keys() - listed.keys():
-            if namespace in (None, where) and (key := self._world.drop(resource, where, name, uid)):
+            if where == namespace and (key := self._world.drop(resource, where, name, uid)):
                 _log.info("%s %s/%s is gone", resource.kind, where, name)
                 self._changed(key, 0.0)
         loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class Audit:
         known = self._world.versions(resource)
         return any(known.get(entry, -1) < version for entry, version in listed.items())
 
-    async def _list(self, resource: Resource, namespace: str | None) -> dict[Entry, int]:
+    async def _list(self, resource: Resource, namespace: str) -> dict[Entry, int]:
         labels = "" if resource is DEPLOYMENT_OF_OURS else MANAGED
         listed: dict[Entry, int] = {}
         async for page in self._client.pages(resource, namespace, labels=labels, metadata_only=True):

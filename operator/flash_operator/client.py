@@ -115,8 +115,10 @@ class Client:
                 return
             query["continue"] = following
 
-    async def apply(self, resource: Resource, body: Body, *, status: bool = False) -> Body:
-        """Server-side apply as `flashfleet-operator`, who wins conflicts. Returns the object as it stands then."""
+    async def apply(
+        self, resource: Resource, body: Body, *, status: bool = False, manager: str = FIELD_MANAGER
+    ) -> Body:
+        """Server-side apply by `manager`, who wins conflicts. Returns the object as it stands then."""
         meta = body["metadata"]
         path = resource.path(meta["namespace"], meta["name"], "status" if status else "")
         return await self._call(
@@ -124,7 +126,7 @@ class Client:
             resource,
             "PATCH",
             path,
-            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            query={"fieldManager": manager, "force": "true"},
             body=body,  # JSON is YAML
             headers={"Content-Type": "application/apply-patch+yaml"},
         )

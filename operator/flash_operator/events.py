@@ -39,7 +39,8 @@ class _Allowance:
 
 
 class Events:
-    """`tell` never waits and never fails. What waits and what is remembered is bounded; an object gets 25, then 2 a minute."""
+    """`tell` never waits and never fails. What waits and what is remembered is bounded; so is each object: 25
+    at once, then 2 a minute."""
 
     def __init__(self, client: Client, pod: str) -> None:
         self._client, self._pod = client, pod

@@ -5,6 +5,7 @@ No change handlers, daemons or timers: kopf then adds no finalizer and no annota
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import random
@@ -35,7 +36,7 @@ class Watches:
         self,
         connection: Connection,
         world: World,
-        namespaces: Sequence[str | None],
+        namespaces: Sequence[str],
         *,
         changed: Callable[[Key, float], None],
         restarted: Callable[[], None],
@@ -54,15 +55,15 @@ class Watches:
         now = time.monotonic()
         return [path for path, at in self._asked.items() if now - at > SILENT_S]
 
-    async def run(self) -> None:
-        """Watches until cancelled, or until kopf gives up."""
-        await kopf.operator(
-            registry=self._registry(),
-            settings=_settings(),
-            standalone=True,
-            clusterwide=None in self._namespaces,
-            namespaces=[namespace for namespace in self._namespaces if namespace is not None],
+    async def run(self, started: Callable[[], None]) -> None:
+        """Watches until cancelled, or until kopf gives up. `started` is called when kopf has taken the loop's signals,
+        so that they can be taken back. On its way out kopf cancels every task that is younger than itself."""
+        older = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
+            registry=self._registry(), settings=_settings(), standalone=True, namespaces=self._namespaces
         )
+        started()
+        await kopf.run_tasks(tasks, ignored=older)
 
     def _registry(self) -> kopf.OperatorRegistry:
         # Not kopf's default registry: that one imports the official client, if there is one, for its login.

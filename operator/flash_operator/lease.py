@@ -57,6 +57,8 @@ class Election:
         self._seen: tuple[Any, ...] = ()
         self._seen_at = 0.0
         self._renewed_at = 0.0
+        self._busy = asyncio.Lock()
+        self._closed = False
         self.leading = False
 
     async def run(self) -> None:
@@ -64,7 +66,9 @@ class Election:
             while True:
                 began = self._clock()
                 try:
-                    await self._look(began)
+                    async with self._busy:
+                        if not self._closed:
+                            await self._look(began)
                 except (ApiError, TimeoutError) as error:
                     self._lease = {}  # read again before anything is written
                     _log.warning("lease %s/%s: %s", self._namespace, self._name, error or "no answer in time")
@@ -78,12 +82,14 @@ class Election:
             self._become(False)
 
     async def release(self) -> None:
-        """After `run` was cancelled: lets the next one start at once."""
-        if not self._holds(self._lease):
-            return
-        # The Lease lapses by itself if this does not arrive.
-        with contextlib.suppress(ApiError):
-            self._lease = await self._client.replace(LEASE, self._body("", 1))
+        """Stops acting, and lets the next one start at once."""
+        async with self._busy:
+            self._closed = True
+            self._become(False)
+            if self._holds(self._lease):
+                # The Lease lapses by itself if this does not arrive.
+                with contextlib.suppress(ApiError):
+                    self._lease = await self._client.replace(LEASE, self._body("", 1))
 
     async def _look(self, now: float) -> None:
         # A leader's call ends before its time is up, so that `lost` is said in time.

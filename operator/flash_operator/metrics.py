@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
@@ -48,7 +47,7 @@ class Metrics:
             "flashfleet_operator_watch_events", "Events of the watches.", ["resource"], registry=self.registry
         )
         self.scales = Counter(
-            "flashfleet_operator_scale_decisions", "Changes of a tier's worker count.", ["direction"],
+            "flashfleet_operator_scale_decisions", "Changes of a tier's worker count.", ["tier"],
             registry=self.registry,
         )  # fmt: skip
 
@@ -83,7 +82,7 @@ async def serve(metrics: Metrics, host: str, port: int, *, live: Check, ready: C
     """Yields the port. `port` 0 takes a free one."""
 
     async def show(_: web.Request) -> web.Response:
-        text = await asyncio.to_thread(generate_latest, metrics.registry)
+        text = generate_latest(metrics.registry)  # on the loop: the gauges read what only the loop may change
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def check(of: Check) -> Callable[[web.Request], object]:

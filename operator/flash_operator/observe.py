@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from flash_operator.client import CONFIG_MAP, DEPLOYMENT, DEPLOYMENT_OF_OURS, PDB, POD, SERVICE, Body, Resource
+from flash_wire.settings import hash_of
+
+from flash_operator.client import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DEPLOYMENT_OF_OURS,
+    FIELD_MANAGER,
+    PDB,
+    POD,
+    SERVICE,
+    Body,
+    Resource,
+)
+from flash_operator.naming import OWNER_LABEL
 
 Key = tuple[str, str]
 """(namespace, name) of a FlashDeployment."""
@@ -20,7 +33,6 @@ Key = tuple[str, str]
 Entry = tuple[str, str, str]
 """(namespace, name, uid) of any object."""
 
-OWNER_LABEL = "flashfleet.io/deployment"
 MANAGED = f"app.kubernetes.io/managed-by=flashfleet-operator,{OWNER_LABEL}"
 """Selects our children, on the server's side."""
 APPLIED_HASH = "flashfleet.io/manifest"
@@ -44,6 +56,8 @@ class Seen:
     """Of labels, annotations, owner and spec or data: what an apply could change."""
     view: Body
     """The part that plan and status read, in Kubernetes' own shape."""
+    owns_replicas: bool = False
+    """Whether `spec.replicas` is ours by a former apply."""
     packed: bytes | None = None
     """The content behind the digest, until somebody has compared it."""
 
@@ -184,6 +198,7 @@ def _seen(resource: Resource, body: Body) -> Seen:
         applied_hash=annotations.get(APPLIED_HASH, ""),
         digest=blake2b(text, digest_size=16).digest(),
         view=_VIEWS[resource.kind](body),
+        owns_replicas=resource is DEPLOYMENT and _owns_replicas(meta),
         packed=zlib.compress(text, 1) if applied else None,
     )
 
@@ -238,15 +253,30 @@ def _container(status: Body) -> Body:
     return _some(status, "name", "ready", "started", "restartCount", "state", "lastState")
 
 
+def _owns_replicas(meta: Body) -> bool:
+    return any(
+        entry.get("manager") == FIELD_MANAGER
+        and entry.get("operation") == "Apply"
+        and not entry.get("subresource")
+        and "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
+        for entry in meta.get("managedFields") or []
+    )
+
+
+def _view_config_map(body: Body) -> Body:
+    hashes = {name: hash_of(text) for name, text in (body.get("data") or {}).items()}
+    return {"metadata": _metadata(body["metadata"]), "hashes": hashes}
+
+
 def _view_other(body: Body) -> Body:
-    return {"metadata": _metadata(body["metadata"]) | _some(body["metadata"], "annotations")}
+    return {"metadata": _metadata(body["metadata"])}
 
 
 _VIEWS: dict[str, Callable[[Body], Body]] = {
     DEPLOYMENT.kind: _view_deployment,
     POD.kind: _view_pod,
     SERVICE.kind: _view_other,
-    CONFIG_MAP.kind: _view_other,
+    CONFIG_MAP.kind: _view_config_map,
     PDB.kind: _view_other,
 }
 
