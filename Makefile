@@ -35,6 +35,7 @@ lint: setup ## check style, types, walls and generated files
 	check .venv/bin/lint-imports --no-logo; \
 	check $(PY) tools/lock.py --check; \
 	check $(PY) tools/gen_proto.py --check; \
+	check $(PY) tools/gen_crd.py --check; \
 	[ ! -f tools/train_prior.py ] || check $(PY) tools/train_prior.py --check; \
 	exit $$failed
 

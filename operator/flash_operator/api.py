@@ -59,10 +59,8 @@ class WeightSource(Model):
 class Scaling(Settings):
     """Bounds of a tier whose worker count follows its queue, or that leaves it to somebody else."""
 
-    min: int = knob(
-        1, "Fewest workers; 0 lets an idle tier end, and its next request waits.", unit="workers", ge=0, le=1000
-    )
-    max: int = knob(1, "Most workers.", unit="workers", ge=1, le=1000)
+    min: int = knob(1, "Fewest workers; 0 lets an idle tier end.", unit="workers", ge=0, le=1000)
+    max: int = knob(1, "Most workers.", unit="workers", ge=1, le=1000, example=4)
     target_wait: Duration = knob(2.0, "Queue wait that the count aims at.", gt=0, le=_DAY, example="2s")
     idle_after: Duration = knob(
         300.0, "Time without a request after which a tier with min 0 ends its last worker.", gt=0, le=_DAY, example="5m"

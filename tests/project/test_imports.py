@@ -45,7 +45,11 @@ print(count)
         ("flash_worker", "triton", 5),
         ("flashfleet", "triton", 3),
         ("flash_worker.scheduler,flash_worker.kv", "torch,triton,numpy", 2),
-        ("flash_operator.api,flash_operator.plan", "torch,triton,kubernetes,kopf", 2),
+        (
+            "flash_operator.crd,flash_operator.manifests,flash_operator.status,flash_operator.scale",
+            "torch,triton,kubernetes,kopf,aiohttp",
+            4,
+        ),
     ],
 )
 def test_imports_without(names: str, blocked: str, at_least: int, tmp_path: Path) -> None:
