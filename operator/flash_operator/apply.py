@@ -6,13 +6,14 @@ added (an HPA's replica count, a restart's annotation) does not count as a diffe
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from hashlib import blake2b
 from typing import Any
 
-from flash_operator.client import APPLIED, CONFIG_MAP, FIELD_MANAGER, REPLICA_SET, Body, Client
+from flash_operator.client import APPLIED, CONFIG_MAP, DEPLOYMENT, FIELD_MANAGER, REPLICA_SET, Body, Client
 from flash_operator.compare import includes
 from flash_operator.naming import OWNER_LABEL
 from flash_operator.observe import APPLIED_HASH, Family, Key, Seen, World, config_maps
@@ -40,7 +41,9 @@ class Applier:
         """Makes the children of `key` those of `manifests`. Returns (writes, seconds until a fight goes on)."""
         family = self._world.family(key)
         wanted: set[tuple[str, str]] = set()
-        writes, again = 0, None
+        again = None
+        before: list[tuple[Body, Seen | None]] = []
+        deployments: list[tuple[Body, Seen | None]] = []
         for manifest in manifests:
             name = (manifest["kind"], manifest["metadata"]["name"])
             wanted.add(name)
@@ -51,19 +54,22 @@ class Applier:
             if seen and (wait := self._calm_down(signed, seen)):
                 again = min(wait, again or wait)
                 continue
-            if seen and seen.owns_replicas and "replicas" not in signed["spec"]:
-                await self._hand_over(signed, seen)
-            await self._write(signed)
-            writes += 1
-        return writes + await self._delete(key, family, wanted), again
+            (deployments if manifest["kind"] == DEPLOYMENT.kind else before).append((signed, seen))
+        # What pods read stands before the pods do; within each wave the order says nothing.
+        for wave in (before, deployments):
+            await _all([self._write(signed, seen) for signed, seen in wave])
+        deleted = await self._delete(key, family, wanted)
+        return len(before) + len(deployments) + deleted, again
 
     def forget(self, family: Family) -> None:
         for seen in family.children.values():
             self._same.pop(seen.uid, None)
             self._fights.pop(seen.uid, None)
 
-    async def _write(self, signed: Body) -> None:
+    async def _write(self, signed: Body, known: Seen | None) -> None:
         self.fence(signed["metadata"]["namespace"])
+        if known and known.owns_replicas and "replicas" not in signed["spec"]:
+            await self._hand_over(signed, known)
         resource = APPLIED[signed["kind"]]
         answer = await self._client.apply(resource, signed)
         self._world.put(resource, answer)
@@ -151,6 +157,13 @@ class Applier:
         """Raises NotLeader."""
         if not self._leads(namespace):
             raise NotLeader("another operator leads now")
+
+
+async def _all(writes: list[Coroutine[Any, Any, None]]) -> None:
+    """All are tried and ended, then the first error is raised."""
+    for result in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 _IDENTITY = ("apiVersion", "kind")

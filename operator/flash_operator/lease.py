@@ -24,7 +24,8 @@ GIVE_UP_S = 10.0
 """Unrenewed for this long, the holder stops acting."""
 LOOK_S = 2.0
 """How often a standby looks: with the duration this bounds the time without a leader, 17 s after a kill."""
-_RELEASE = "app.kubernetes.io/instance"
+_RELEASE = "flashfleet.io/release"
+"""Annotation: a label could not hold a namespace and a name."""
 _log = logging.getLogger("flash_operator.lease")
 
 
@@ -130,7 +131,7 @@ class Election:
         return now - self._seen_at > float(spec.get("leaseDurationSeconds") or DURATION_S)
 
     def _refuse_others(self) -> None:
-        release = self._lease["metadata"].get("labels", {}).get(_RELEASE, "")
+        release = self._lease["metadata"].get("annotations", {}).get(_RELEASE, "")
         if release != self._release:
             raise Refused(
                 f"namespace {self._namespace} already has a FlashFleet operator: release {release!r},"
@@ -158,7 +159,8 @@ class Election:
         metadata = {
             "name": self._name,
             "namespace": self._namespace,
-            "labels": {"app.kubernetes.io/name": "flashfleet", _RELEASE: self._release},
+            "labels": {"app.kubernetes.io/name": "flashfleet"},
+            "annotations": {_RELEASE: self._release},
         }
         if version := self._lease.get("metadata", {}).get("resourceVersion"):
             metadata["resourceVersion"] = version

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -20,6 +20,7 @@ class Metrics:
     """The label sets are closed: kinds, verbs, Kubernetes' reasons and the states of `flash_operator.status`."""
 
     def __init__(self) -> None:
+        disable_created_metrics()
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         self.reconcile_seconds = Histogram(
