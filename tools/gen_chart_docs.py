@@ -70,8 +70,8 @@ def _walk(node: yaml.MappingNode, path: list[str], lines: list[str]) -> Iterator
 
 
 def _is_group(node: yaml.MappingNode, lines: list[str]) -> bool:
-    """Whether any key inside has a comment of its own."""
-    return any(
+    """Whether any key inside has a comment of its own. A mapping in braces shares its line with the key before it."""
+    return not node.flow_style and any(
         _above(lines, key.start_mark.line) or (isinstance(value, yaml.MappingNode) and _is_group(value, lines))
         for key, value in node.value
     )

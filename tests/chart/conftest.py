@@ -104,13 +104,13 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     # A render asks no cluster; were one asked by mistake, this could not be reached.
     environment["KUBECONFIG"] = str(home / "none")
 
-    def render(values: dict[str, Any] | None = None, *flags: str, verb: str = "template") -> Rendered:
+    def render(
+        values: dict[str, Any] | None = None, *flags: str, verb: str = "template", chart: Path = CHART
+    ) -> Rendered:
         path = home / "values.yaml"
         path.write_text(json.dumps(values or {}))
-        name = ["ff"] if verb in ("template", "install") else []
-        command = [program, verb, *name, str(CHART), "--namespace", NAMESPACE, "--values", str(path), *flags]
-        if verb == "template":
-            command += ["--kube-version", "1.34.4"]
+        name = ["ff", "--kube-version", "1.34.4"] if verb == "template" else []
+        command = [program, verb, *name, str(chart), "--namespace", NAMESPACE, "--values", str(path), *flags]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         text = done.stdout if done.returncode == 0 else done.stdout + done.stderr
         return Rendered(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-GENERATORS = ("gen_chart_docs", "gen_dashboard")
+GENERATORS = ("gen_chart_docs", "gen_chart_crds", "gen_dashboard")
 
 
 @pytest.mark.parametrize("tool", GENERATORS)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import re
-from collections.abc import Callable
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 
 def part(module: Callable[[str], ModuleType], root: Path, extra: str, *without: str) -> dict[str, str]:
     """{package: its lines of the lock}"""
     subset = module("deploy/images/subset.py")
     locked = subset.blocks((root / "requirements.lock").read_text())
-    import tomllib
-
     project = tomllib.loads((root / "pyproject.toml").read_text())
     lines = subset.subset(locked, subset.direct(project, [extra]), set(without))
     return {re.split("[=;@ ]", block, maxsplit=1)[0].lower(): block for block in lines}
@@ -41,11 +45,6 @@ def test_an_image_gets_what_its_extra_needs_and_no_more(
 @pytest.mark.parametrize("extra", ["operator", "router", "worker"])
 def test_a_part_is_closed(module: Callable[[str], ModuleType], root: Path, extra: str) -> None:
     """Everything that an installed package of the part asks for is in the part too."""
-    import importlib.metadata
-
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     packages = part(module, root, extra)
     missing = set()
     for name in packages:
@@ -60,6 +59,37 @@ def test_a_part_is_closed(module: Callable[[str], ModuleType], root: Path, extra
                 if needed not in packages and not needed.startswith(("nvidia-", "cuda-")):
                     missing.add((name, needed))
     assert missing == set()
+
+
+@pytest.mark.parametrize(("room", "without"), [("operator", ("kubernetes",)), ("router", ()), ("worker", ("triton",))])
+def test_a_part_holds_all_that_its_room_imports(
+    module: Callable[[str], ModuleType], root: Path, room: str, without: tuple[str, ...]
+) -> None:
+    """Imports inside of functions are left out: those are for what may be absent."""
+    packages = part(module, root, room, *without)
+    owners = importlib.metadata.packages_distributions()
+    lacking = set()
+    for path in [*(root / room).rglob("*.py"), *(root / "proto" / "flash_wire").rglob("*.py")]:
+        for name in _imported(path):
+            sellers = {canonicalize_name(owner) for owner in owners.get(name, [])}
+            if name not in sys.stdlib_module_names and not name.startswith("flash_") and not sellers & set(packages):
+                lacking.add((path.name, name))
+    assert lacking == set()
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Top-level names that the file imports when it is imported itself."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Try) and not (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            waiting += ast.iter_child_nodes(node)
 
 
 def test_a_package_can_be_left_out_with_all_that_only_it_asks_for(
