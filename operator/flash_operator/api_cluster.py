@@ -48,7 +48,7 @@ class Toleration(Settings):
 
     key: str = knob("", "Key of the taint; empty is every taint.", max_length=253, example="nvidia.com/gpu")
     operator: Literal["Exists", "Equal"] = knob("Equal", "Equal compares value, Exists takes any value.")
-    value: str = knob("", "Value of the taint, with Equal.", max_length=63)
+    value: str = knob("", "Value of the taint, with Equal.", max_length=63, example="inference")
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = knob("", "Effect; empty is every effect.")
     toleration_seconds: int | None = knob(
         None, "How long a pod stays after a NoExecute taint came; for ever if left out.", unit="seconds", ge=0,
