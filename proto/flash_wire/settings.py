@@ -117,8 +117,8 @@ class Rule(Settings):
     """Sends what matches to one tier. The first that matches decides."""
 
     name: str = knob("", "Shown as the reason; default is rule N.", max_length=63, example="proofs")
-    when: When
-    to: TierName
+    when: When = knob(..., "What a request must be like.")
+    to: TierName = knob(..., "The tier that answers it.", example="standard")
 
 
 class Routing(Settings):
@@ -127,7 +127,12 @@ class Routing(Settings):
     standard_share: float = knob(
         0.3, "Share of the classified requests that standard answers; held by a controller.", ge=0, le=1
     )
-    rules: tuple[Rule, ...] = knob((), "Looked at in order, before the classifier.", max_length=100)
+    rules: tuple[Rule, ...] = knob(
+        (),
+        "Looked at in order, before the classifier.",
+        max_length=100,
+        example=[{"when": {"contains": ["step by step"]}, "to": "standard"}],
+    )
 
 
 class Priorities(Settings):
