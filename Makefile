@@ -10,12 +10,12 @@ NAMED := $(if $(filter file default undefined,$(origin PYTHON)),,--named)
 PACKAGES := flash_wire flash_operator flash_router flash_worker flashfleet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format proto lock bench setup redis clean distclean
+.PHONY: help demo test test-cluster cluster-tools lint format proto lock bench setup redis clean distclean
 # Targets share .venv, caches and this machine's cores; -j would only mix their output.
 .NOTPARALLEL:
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer)"
 	@echo "  TORCH=cpu|cuda      torch's build; else CPU where PIP_FIND_LINKS offers its wheel, CUDA otherwise (Linux)"
@@ -26,6 +26,12 @@ demo: setup ## run the fleet, ask both tiers a few prompts, show a summary
 
 test: setup redis ## run all tests
 	@$(PY) -m pytest -rs $(TESTS); code=$$?; sh tools/redis.sh left-out; exit $$code
+
+test-cluster: setup redis cluster-tools ## run the tests on a real Kubernetes control plane
+	@$(PY) -m pytest -rs -m cluster $(TESTS)
+
+cluster-tools: setup ## have etcd, Kubernetes' programs, kwok and helm: KUBEBUILDER_ASSETS, else built with Go, once
+	@$(PY) tests/cluster/tools/build.py
 
 lint: setup ## check style, types, walls and generated files
 	@failed=0; check() { echo "+ $$*"; "$$@" || failed=1; }; \
