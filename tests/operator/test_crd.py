@@ -13,7 +13,7 @@ import yaml
 from flash_operator import api, crd
 from flash_wire.settings import SettingsError
 from hypothesis import given
-from support.deployments import BODIES
+from support.deployments import BODIES, PURE
 from support.mistakes import GOOD, MISTAKES, Mistake, patched
 from support.structural import defaulted, problems
 
@@ -99,6 +99,7 @@ def test_an_example_is_itself_accepted() -> None:
             assert isinstance(value, str)
 
 
+@PURE
 @given(BODIES)
 def test_the_api_server_fills_in_what_pydantic_would(body: Body) -> None:
     stored = defaulted(SCHEMA, body)

@@ -12,6 +12,7 @@ from flash_operator.plan import CLUSTER, Observed, Place, Plan, Running, plan
 from flash_wire.settings import RouterLive, RouterStatic, WorkerLive, WorkerStatic, parse
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deployments import PURE
 
 EXAMPLE = api.load(Path(__file__).parents[2] / "examples" / "chat.yaml")
 PLACE = Place("127.0.0.1", 9000, 8000, 9001, 0)
@@ -78,6 +79,7 @@ def scaled(**fields: Any) -> api.FlashDeployment:
     return changed(flash=EXAMPLE.spec.flash.model_copy(update={"scaling": api.Scaling(**fields)}))
 
 
+@PURE
 @given(now=st.integers(0, 20), low=st.integers(0, 5), more=st.integers(0, 5), wish=st.none() | st.integers(0, 20))
 def test_a_scaled_tier_follows_the_scaler_within_its_bounds(now: int, low: int, more: int, wish: int | None) -> None:
     low, high = low, max(1, low + more)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from flash_operator import api
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 Body = dict[str, Any]
+
+PURE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For property tests of pure functions: no clock decides, however busy the machine is."""
 
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
 DURATIONS = st.sampled_from(["1500ms", "30s", "10m", "1h"])
