@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,16 +82,16 @@ Helm = Callable[..., Rendered]
 
 
 def _find_helm() -> str:
-    """HELM, PATH, or what tests/cluster/tools builds."""
-    if found := os.environ.get("HELM") or shutil.which("helm"):
+    """HELM, or what `make cluster-tools` built."""
+    if found := os.environ.get("HELM"):
         return found
-    build = ROOT / "tests" / "cluster" / "tools" / "build.py"
-    if not build.exists():
-        pytest.fail("helm is needed: put it on PATH, or name it in HELM", pytrace=False)
-    done = subprocess.run([sys.executable, str(build), "helm"], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.fail(f"helm could not be built: {done.stderr[-2000:]}", pytrace=False)
-    return done.stdout.strip().splitlines()[-1]
+    from support.cluster_client import tools
+    from support.cluster_processes import Failed
+
+    try:
+        return tools("helm")["helm"]
+    except Failed as error:
+        pytest.fail(f"{error}; or name one in HELM", pytrace=False)
 
 
 @pytest.fixture(scope="session")
