@@ -16,7 +16,7 @@ from flashfleet.local import LocalFleet
 PROMPTS = (
     "What is the capital of France?",
     "Name three primary colors.",
-    "Translate to Spanish: good morning",
+    "Who wrote Romeo and Juliet?",
     "Prove step by step that the sum of two even numbers is even.",
     "A train leaves at 9:15 and travels 120 km at 80 km/h, then waits 20 minutes and travels 60 km at 40 km/h."
     " When does it arrive? Show every step and check the result.",
@@ -82,8 +82,9 @@ def _table(answers: list[client.Answer]) -> None:
     print(f"{'prompt':<44} {'tier':<9} {'how':<6} {'score':>5} {'tokens':>6} {'TTFT ms':>8} {'TPOT ms':>8}")
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         decision, done = answer.started.decision, answer.done
+        score = f"{decision.score:.2f}" if decision.how == "score" else "-"
         short = prompt if len(prompt) <= 43 else prompt[:42] + "…"
         print(
-            f"{short:<44} {client.TIER_NAMES[answer.started.tier]:<9} {decision.how:<6} {decision.score:>5.2f} "
+            f"{short:<44} {client.TIER_NAMES[answer.started.tier]:<9} {decision.how:<6} {score:>5} "
             f"{done.usage.completion_tokens:>6} {done.ttft_ms:>8.0f} {done.tpot_ms:>8.0f}"
         )

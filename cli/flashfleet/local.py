@@ -81,7 +81,7 @@ class LocalFleet:
         return await self.first_router()
 
     async def ready(self, within: float = READY_WITHIN) -> None:
-        """Returns when every tier that wants workers has all of them ready."""
+        """Returns when every tier that wants workers has all of them ready and reached by a router."""
         async with asyncio.timeout(within):
             while True:
                 self._raise_refusals()
@@ -90,7 +90,7 @@ class LocalFleet:
                     found is not None
                     and self._wanted is not None
                     and all(
-                        sum(w.tier == tier and w.state == "ready" for w in found.workers) >= count
+                        sum(worker.tier == tier for worker in _serving(found)) >= count
                         for tier, count in self._wanted.desired.items()
                     )
                 ):
@@ -200,7 +200,7 @@ class LocalFleet:
             while True:
                 self._raise_refusals()
                 found = await self.snapshot()
-                if found and any(w.name == kept.child.name and w.state == "ready" for w in found.workers):
+                if found and any(worker.name == kept.child.name for worker in _serving(found)):
                     return
                 await asyncio.sleep(_POLL)
 
@@ -303,6 +303,12 @@ class LocalFleet:
         if self._broker_child is not None:
             found["queue"] = self._broker_child.pid
         return found
+
+
+def _serving(found: fleet.Fleet) -> list[fleet.WorkerRecord]:
+    """Workers that a request can reach: ready by their own word, and attached to a router by the router's."""
+    attached = {incarnation for router in found.routers for incarnation in router.workers}
+    return [worker for worker in found.workers if worker.state == "ready" and worker.incarnation in attached]
 
 
 def _write(path: Path, text: str) -> None:
