@@ -10,7 +10,7 @@ NAMED := $(if $(filter file default undefined,$(origin PYTHON)),,--named)
 PACKAGES := flash_wire flash_operator flash_router flash_worker flashfleet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster cluster-tools lint format proto lock bench setup redis clean distclean
+.PHONY: help demo chart test test-cluster cluster-tools lint format proto lock bench setup redis clean distclean
 # Targets share .venv, caches and this machine's cores; -j would only mix their output.
 .NOTPARALLEL:
 
@@ -42,6 +42,8 @@ lint: setup ## check style, types, walls and generated files
 	check $(PY) tools/lock.py --check; \
 	check $(PY) tools/gen_proto.py --check; \
 	check $(PY) tools/gen_crd.py --check; \
+	check $(PY) tools/gen_chart_docs.py --check; \
+	check $(PY) tools/gen_dashboard.py --check; \
 	[ ! -f tools/train_prior.py ] || check $(PY) tools/train_prior.py --check; \
 	exit $$failed
 
@@ -51,6 +53,11 @@ format: setup ## let ruff rewrite what it can
 
 proto: setup ## write the Python stubs of proto/flash/v1
 	$(PY) tools/gen_proto.py
+
+chart: setup ## write what the chart holds of other sources: the CRD, its README, the dashboard
+	$(PY) tools/gen_crd.py
+	$(PY) tools/gen_chart_docs.py
+	$(PY) tools/gen_dashboard.py
 
 lock: setup ## write the lock files from pyproject.toml (UPGRADE=1: newest versions)
 	$(PY) tools/lock.py $(if $(UPGRADE),--upgrade)

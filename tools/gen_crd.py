@@ -1,4 +1,7 @@
-"""Write crds/flashdeployments.flashfleet.io.yaml from flash_operator.api (`--check` fails when it is stale)."""
+"""Write crds/flashdeployments.flashfleet.io.yaml from flash_operator.api (`--check` fails when it is stale).
+
+The chart gets the same file: it can read nothing outside of its own folder.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from flash_operator import crd
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "crds" / crd.FILE
+TARGETS = [ROOT / "crds" / crd.FILE, ROOT / "deploy" / "helm" / "flashfleet" / "files" / "crds" / crd.FILE]
 
 
 def main() -> int:
@@ -17,15 +20,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when the file is stale")
     check = parser.parse_args().check
     text = crd.to_yaml()
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    if check:
-        print(f"stale: {TARGET.relative_to(ROOT)}; run `python tools/gen_crd.py`", file=sys.stderr)
-        return 1
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(text, encoding="utf-8")
-    print("wrote", TARGET.relative_to(ROOT))
-    return 0
+    stale = [path for path in TARGETS if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        name = path.relative_to(ROOT)
+        if check:
+            print(f"stale: {name}; run `python tools/gen_crd.py`", file=sys.stderr)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print("wrote", name)
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-GENERATORS = ("gen_chart_docs", "gen_chart_crds", "gen_dashboard")
+GENERATORS = ("gen_chart_docs", "gen_crd", "gen_dashboard")
 
 
 @pytest.mark.parametrize("tool", GENERATORS)
@@ -31,21 +31,6 @@ def test_every_value_has_a_comment_and_a_mistake_is_named(module: Callable[[str]
     assert len(docs.values(text)) > 60
     with pytest.raises(ValueError, match=r"no comment above: nameOverride"):
         docs.values(text.replace("# Replaces the chart's name in labels and in the names of objects.\n", "\n"))
-
-
-def test_a_changed_crd_is_noticed(module: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    crds = module("tools/gen_chart_crds.py")
-    source, target = tmp_path / "crds", tmp_path / "copy"
-    source.mkdir()
-    (source / "a.yaml").write_text("kind: A\n")
-    crds.copy(source, target)
-    assert crds.problems(source, target) == []
-    (source / "a.yaml").write_text("kind: B\n")
-    assert len(crds.problems(source, target)) == 1
-    (target / "old.yaml").write_text("kind: Old\n")
-    assert len(crds.problems(source, target)) == 2
-    crds.copy(source, target)
-    assert crds.problems(source, target) == []
 
 
 def test_the_chart_has_the_projects_version(root: Path, chart: Path) -> None:
