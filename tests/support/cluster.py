@@ -1,7 +1,7 @@
 """A real Kubernetes control plane for tests: etcd, API server with RBAC, controllers, scheduler, on loopback.
 
-`make cluster-tools` builds what it needs. `python tests/support/cluster.py` runs one for a person. Pods are objects
-only: without nodes they stay Pending, and the nodes of `add_kwok_nodes` claim to run them but run nothing.
+`make cluster-tools` builds what it needs; `python tests/cluster/run.py` runs one for a person. Pods are objects only:
+without nodes they stay Pending, and the nodes of `add_kwok_nodes` claim to run them but run nothing.
 """
 
 from __future__ import annotations
@@ -233,11 +233,11 @@ class ControlPlane(Client):
                 self.request("DELETE", f"/api/v1/namespaces/{name}")
 
     def audit_events(self) -> list[dict[str, Any]]:
-        """Every request so far (audit.k8s.io Event, level Metadata), watches when they end."""
-        lines = (self.folder / "audit.log").read_text().splitlines() if self._audit else []
+        """Every request so far (audit.k8s.io Event, level Metadata), watches when they end; a 401 has an empty user."""
         if not self._audit:
             raise Failed("nothing was written down: ControlPlane(audit=True)")
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        text = (self.folder / "audit.log").read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half written
 
     def add_kwok_nodes(self, count: int, *, gpus: int = 0) -> list[str]:
         """Adds pretended nodes with so many `nvidia.com/gpu` each; see cluster_kwok. Returns their names when Ready."""

@@ -22,6 +22,7 @@ from typing import IO
 PREFIX = "flashfleet-cluster-"
 LEASH = Path(__file__).with_name("leash.py")
 LOG_LINES = 15
+LINUX = sys.platform == "linux"
 
 
 class Failed(AssertionError):
@@ -170,7 +171,19 @@ def free_port(address: str) -> int:
 
 def resident_mib(pid: int) -> float:
     """Resident memory of a process in MiB; 0 when it is gone."""
-    return int(_ps("rss=", pid).strip() or 0) / 1024
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+    return 0.0 if LINUX else int(_ps("rss=", pid).strip() or 0) / 1024
+
+
+def _command_line(pid: int) -> str:
+    if not LINUX:
+        return _ps("args=", pid)
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    return ""
 
 
 def _ps(field: str, pid: int) -> str:
