@@ -98,7 +98,7 @@ class Applier:
         if self._same.get(seen.uid) == (seen.applied_hash, seen.digest):
             return True
         content = seen.content()
-        if content is None or not includes(content, {k: v for k, v in signed.items() if k not in _IDENTITY}):
+        if content is None or not includes(content, _content(signed)):
             return False
         self._same[seen.uid] = (seen.applied_hash, seen.digest)
         seen.packed = None
@@ -166,7 +166,10 @@ async def _all(writes: list[Coroutine[Any, Any, None]]) -> None:
             raise result
 
 
-_IDENTITY = ("apiVersion", "kind")
+def _content(signed: Body) -> Body:
+    """What of a manifest can differ: its identity cannot."""
+    meta = {name: part for name, part in signed["metadata"].items() if name not in ("name", "namespace")}
+    return {name: part for name, part in signed.items() if name not in ("apiVersion", "kind")} | {"metadata": meta}
 
 
 def sign(manifest: Body) -> Body:
