@@ -27,6 +27,8 @@ GROWTH = 2.0
 """Most times the ready workers in one decision, while only the age of the queue is known."""
 _BUCKET = 10.0
 _SMOOTHING = 0.3
+_SLOWEST = 0.01
+"""Tokens a second below which a measured rate says nothing."""
 _MEASURED_OVER = 10.0
 """Seconds of an unbroken queue that a rate is taken from: work is counted when an answer ends, so in lumps."""
 
@@ -145,7 +147,7 @@ def _needed(scaling: Scaling, priorities: Priorities, load: Load, now: int, memo
         if age > limit and load.ready:
             more = math.ceil(load.ready * min(GROWTH, age / limit))
             needs.append((more, f"the oldest {level} request waits {age:.1f} s, the target is {limit:g} s"))
-    if memory.rate and load.tokens:
+    if memory.rate > _SLOWEST and load.tokens:
         clearing = math.ceil(load.tokens / (memory.rate * target * max(patience.values() if _only_low(load) else (1,))))
         # A queue that was measured once must not start a thousand workers.
         clearing = min(clearing, math.ceil(GROWTH * GROWTH * max(1, load.ready)))
