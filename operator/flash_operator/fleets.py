@@ -130,7 +130,15 @@ def _gist(reading: Reading) -> object:
         return bool(reading.error), reading.error
     workers = [(w.incarnation, w.name, w.tier, w.state, w.static_hash, w.live_hash, w.detail) for w in found.workers]
     routers = [
-        (r.id, r.state, r.static_hash, r.live_hash, round(r.share, 2), sorted(t for t, n in r.held.items() if n))
+        (
+            r.id,
+            r.state,
+            r.static_hash,
+            r.live_hash,
+            r.workers,
+            round(r.share, 2),
+            sorted(t for t in r.held if r.held[t]),
+        )
         for r in found.routers
     ]
     waiting = [
