@@ -135,7 +135,7 @@ def _gist(reading: Reading) -> object:
             r.state,
             r.static_hash,
             r.live_hash,
-            r.workers,
+            sorted(r.workers),
             round(r.share, 2),
             sorted(t for t in r.held if r.held[t]),
         )

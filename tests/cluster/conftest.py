@@ -24,8 +24,7 @@ def plane() -> Iterator[Any]:
 
     with ControlPlane() as plane:
         plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-        path = "/apis/flashfleet.io/v1alpha1/flashdeployments"
-        wait_for(lambda: plane.request("GET", path).status == 200, 30, "the new API")
+        wait_for(lambda: plane.kubectl("explain", "fd", check=False).returncode == 0, 60, "the new API")
         yield plane
 
 

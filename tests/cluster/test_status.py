@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +65,8 @@ def test_ready_waits_for_the_settings_of_this_generation(
     kube.apply(chat)
     found = kube.wait_condition("Ready", "False", "Reloading")
     assert "live settings" in found["message"]
-    wait_for(lambda: '"high":5' in kube.must(CONFIG_MAP, "chat-flash-live")["data"]["live.json"], 20, "the weights")
+    live = json.loads(kube.must(CONFIG_MAP, "chat-flash-live")["data"]["live.json"])
+    assert live["priorities"] == {"high": 5, "low": 1}
     pods.serve()
     kube.wait_condition("Ready", "True", "Serving")
 

@@ -75,8 +75,8 @@ class Kube:
         content = "application/apply-patch+yaml"
         return self.call("PATCH", path, body, content=content, fieldManager="tests", force="true")
 
-    def create(self, resource: Resource, body: Body) -> Body:
-        return self.call("POST", resource.path(self.namespace), body)
+    def create(self, resource: Resource, body: Body, **query: str) -> Body:
+        return self.call("POST", resource.path(self.namespace), body, **query)
 
     def merge(self, resource: Resource, name: str, patch: Body, subresource: str = "") -> Body:
         path = resource.path(self.namespace, name, subresource)
