@@ -109,3 +109,40 @@ def test_what_the_api_server_adds_is_ignored() -> None:
     data["metadata"] |= {"uid": "1", "resourceVersion": "2", "managedFields": []}
     data["status"] = {"conditions": []}
     assert api.from_dict(data).metadata.name == "chat"
+
+
+def test_one_machine_says_what_it_leaves_out() -> None:
+    """`flashfleet up` serves the same file, and hides nothing."""
+    assert api.without_cluster(api.from_yaml(SHORTEST)) == []
+    said = api.without_cluster(api.load(EXAMPLE.with_name("chat-gpu.yaml")))
+    assert said == [
+        "flash.scaling: on one machine the count stays at 1; scaling from 0 to 4 needs a cluster",
+        "flash.model.secret: is in a cluster; set its variables before `flashfleet up`",
+        "flash: resources, tolerations have no meaning without a cluster",
+        "standard.model.secret: is in a cluster; set its variables before `flashfleet up`",
+        "standard.model.cacheClaim: is in a cluster; here downloads go to your own cache",
+        "standard: resources, nodeSelector, tolerations, podOverlay, rollout, startWithin have no meaning without a"
+        " cluster",
+        "router: resources, service have no meaning without a cluster",
+        "broker: its Secret is in a cluster; here FLASHFLEET_BROKER_URL names a queue, or `up` starts one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tier", "said"),
+    [
+        ("scaling: {external: true}", "flash.scaling: on one machine nothing else scales; the count stays at 1"),
+        ("scaling: {min: 2, max: 4}", "flash.scaling: on one machine the count stays at 2; scaling from 2 to 4"),
+        ("image: mine", "flash: image has no meaning without a cluster"),
+    ],
+)
+def test_what_a_tier_asks_for_in_vain(tier: str, said: str) -> None:
+    text = SHORTEST.replace('/models/a"}}', f'/models/a"}}, {tier}}}')
+    (sentence,) = api.without_cluster(api.from_yaml(text))
+    assert sentence.startswith(said)
+
+
+def test_a_claim_cannot_be_served_here() -> None:
+    text = SHORTEST.replace("file:///models/a", "pvc://weights/a")
+    (sentence,) = api.without_cluster(api.from_yaml(text))
+    assert sentence == "flash.model.source: pvc:// names a volume claim of a cluster; write file:///PATH here"
