@@ -37,12 +37,7 @@ common=()
 [[ -z ${BASE:-} ]] || common+=(--build-arg "BASE=$BASE")
 if [[ -n ${WHEELS:-} ]]; then
     [[ -d $WHEELS ]] || { echo "build.sh: WHEELS=$WHEELS is not a folder" >&2; exit 2; }
-    if [[ $BUILDER == docker ]]; then
-        echo "build.sh: docker cannot mount WHEELS into a build: use buildah or podman, or give an index" \
-            "with the flags -- --build-arg PIP_EXTRA_INDEX_URL=..." >&2
-        exit 2
-    fi
-    common+=(--volume "$(realpath "$WHEELS"):/wheels:ro" --build-arg WHEELS=/wheels)
+    common+=(--build-context "wheels=$(realpath "$WHEELS")")
 fi
 
 for image in "${images[@]}"; do
