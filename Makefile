@@ -42,6 +42,7 @@ lint: setup ## check style, types, walls and generated files
 	check $(PY) tools/lock.py --check; \
 	check $(PY) tools/gen_proto.py --check; \
 	check $(PY) tools/gen_crd.py --check; \
+	check $(PY) tools/gen_reference.py --check; \
 	check $(PY) tools/gen_chart_docs.py --check; \
 	check $(PY) tools/gen_dashboard.py --check; \
 	[ ! -f tools/train_prior.py ] || check $(PY) tools/train_prior.py --check; \
