@@ -38,8 +38,11 @@ def broker() -> Iterator[Server]:
 def kube(plane: Any) -> Iterator[Kube]:
     """In a new namespace that has the operator's ServiceAccount and Role."""
     with plane.namespace() as namespace:
-        plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=_rights(namespace))
-        yield Kube(plane, namespace)
+        made = Kube(
+            plane, namespace, (Path(__file__).parent / "rights.yaml").read_text().replace("NAMESPACE", namespace)
+        )
+        plane.kubectl("apply", "-f", "-", stdin=made.rights)
+        yield made
 
 
 @pytest.fixture
@@ -69,7 +72,3 @@ def pods(kube: Kube, broker: Server) -> Pods:
 def chat() -> dict[str, Any]:
     """examples/chat.yaml"""
     return dict(yaml.safe_load((ROOT / "examples" / "chat.yaml").read_text()))
-
-
-def _rights(namespace: str) -> str:
-    return (Path(__file__).parent / "rights.yaml").read_text().replace("NAMESPACE", namespace)

@@ -36,8 +36,10 @@ class Refused(AssertionError):
 class Kube:
     """One namespace, with all rights. An object that is not there is None."""
 
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, rights: str = "") -> None:
         self.plane, self.namespace = plane, namespace
+        self.rights = rights
+        """YAML of the operator's ServiceAccount, Role and RoleBinding."""
 
     def call(
         self, method: str, path: str, body: Any = None, *, content: str = "application/json", **query: str
