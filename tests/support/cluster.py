@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
+import shutil
 import signal
 import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from support.cluster_client import Client, message, tools
@@ -67,10 +70,10 @@ class ControlPlane(Client):
 
     def start(self) -> None:
         """Returns when the API server is ready and, with controllers, these work. Raises Failed, and ends all."""
-        self._processes = Processes()
-        self.folder = self._processes.folder
         self._port = Port(self.address)
         self.port = self._port.number
+        self._processes = Processes()
+        self.folder = self._processes.folder
         try:
             self._certificates()
             self._start_etcd()
@@ -84,7 +87,15 @@ class ControlPlane(Client):
             raise
 
     def stop(self) -> None:
-        """Ends all its processes at once and removes its folder: nothing in it is worth a goodbye."""
+        """Ends all its processes at once and removes its folder: nothing in it is worth a goodbye.
+
+        The logs are copied first to the folder that FLASHFLEET_CLUSTER_LOGS names, if it does.
+        """
+        if keep := os.environ.get("FLASHFLEET_CLUSTER_LOGS"):
+            kept = Path(keep) / self.folder.name
+            kept.mkdir(parents=True, exist_ok=True)
+            for log in self.folder.glob("*.log"):
+                shutil.copy(log, kept)
         self._processes.close()
         self._port.close()
 
@@ -110,7 +121,7 @@ class ControlPlane(Client):
         for _ in range(5):  # etcd shares no port, so somebody may have taken the free one
             port = free_port("127.0.0.1")
             self._etcd = f"https://127.0.0.1:{port}"
-            self._processes.start(
+            self.run(
                 "etcd",
                 [
                     *(self._tools["etcd"], f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", "--log-level=warn"),
@@ -130,7 +141,7 @@ class ControlPlane(Client):
     def _start_controllers(self) -> None:
         name = "kube-controller-manager"
         config = self.component(name)
-        self._processes.start(
+        self.run(
             name,
             [
                 *(self._tools[name], f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"),
@@ -147,11 +158,12 @@ class ControlPlane(Client):
         self._tools |= tools(name)
         config = self.component(name)
         command = [self._tools[name], f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
-        self._processes.start(name, [*command, *FAST, *self._flags["scheduler"]])
+        self.run(name, [*command, *FAST, *self._flags["scheduler"]])
 
     def run(self, name: str, command: Sequence[str]) -> None:
-        """Starts one more process that lives as long as this cluster; one of its words lies in `folder`."""
-        self._processes.start(name, command, self.environment())
+        """Starts a process that lives as long as this cluster; one of its words lies in `folder`."""
+        # etcd takes any ETCD_* for a flag, and its 3.4 has to be told that it may run on this machine.
+        self._processes.start(name, command, {**self.environment(), "ETCD_UNSUPPORTED_ARCH": "arm64"})
 
     def pid(self, name: str) -> int | None:
         return self._processes.pid(name)
@@ -159,7 +171,15 @@ class ControlPlane(Client):
     def until(self, condition: Callable[[], object], name: str, what: str) -> None:
         """Waits for it while the process `name` lives. Raises Failed: "NAME WHAT", and its log."""
         end = time.monotonic() + START_S
-        while not condition():
+
+        def true() -> object:
+            try:
+                return condition()
+            except (OSError, http.client.HTTPException):  # nobody answers: is it still there?
+                self._processes.check("kube-apiserver")
+                return False
+
+        while not true():
             self._processes.check(name)
             if time.monotonic() > end:
                 raise Failed(f"{name} {what} within {START_S:g} s; its log closes with:\n{self.log(name, 15)}")
@@ -191,7 +211,7 @@ class ControlPlane(Client):
             rules = [{"level": "Metadata", "omitStages": ["RequestReceived"]}]
             policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
             flags += [f"--audit-policy-file={policy}", f"--audit-log-path={folder}/audit.log"]
-        self._processes.start("kube-apiserver", [self._tools["kube-apiserver"], *flags, *self._flags["api"]])
+        self.run("kube-apiserver", [self._tools["kube-apiserver"], *flags, *self._flags["api"]])
         self.until(self.ready, "kube-apiserver", "was not ready")
 
     def stop_api(self, how: signal.Signals = signal.SIGKILL) -> None:

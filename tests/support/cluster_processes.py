@@ -41,7 +41,7 @@ class Processes:
         self._lock = _lock(self.folder)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+    def start(self, name: str, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
         """Runs `command`; one of its words must lie in the folder, which is how `sweep` knows it again."""
         words = [str(word) for word in command]
         assert any(str(self.folder) in word for word in words), f"{name} does not name its folder: {words}"
@@ -52,7 +52,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=dict(os.environ if env is None else env),
+                env=dict(env),
                 start_new_session=True,
             )
         self._running[name] = process

@@ -61,7 +61,7 @@ class Module:
     @cached_property
     def go(self) -> str:
         """The oldest Go that builds it."""
-        return re.findall(r"^go (\S+)", self.gomod, re.MULTILINE)[0]
+        return str(re.findall(r"^go (\S+)", self.gomod, re.MULTILINE)[0])
 
     @cached_property
     def packages(self) -> dict[str, str]:
@@ -227,8 +227,8 @@ def forget(module: Module) -> None:
 
 def stages() -> list[Path]:
     """The files that tell kwok how nodes and pods live: in the cache, copied there from its Go module."""
-    wanted = ("node/fast/node-initialize", "node/heartbeat/node-heartbeat", "pod/fast/pod-ready")
-    wanted += ("pod/fast/pod-complete", "pod/fast/pod-delete")
+    wanted = ["node/fast/node-initialize", "node/heartbeat/node-heartbeat"]
+    wanted += ["pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete"]
     module = programs()["kwok"]
     files = [module.bin / "stages" / f"{name.replace('/', '-')}.yaml" for name in wanted]
     if all(file.is_file() for file in files):
