@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.kubernetes_types import model_of, problems
 
-from .conftest import NAMESPACE, Helm
+from .conftest import CHART, NAMESPACE, Helm
 
 pytestmark = pytest.mark.cluster
 
+ROOMS = ("router", "worker")
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 PRODUCTION: dict[str, Any] = {
     "operator": {"replicas": 2, "watchNamespaces": ["team-a", "team-b"]},
@@ -196,6 +199,36 @@ def test_no_secret_stands_in_an_argument_a_variable_or_a_config_map(helm: Helm, 
             for variable in container.get("env", []):
                 if re.search(r"URL|AUTH|PASS|TOKEN", variable["name"]):
                     assert "secretKeyRef" in variable["valueFrom"]
+
+
+def test_the_operator_understands_its_arguments(helm: Helm) -> None:
+    from flash_operator.main import _parse
+
+    values = PRODUCTION | {"operator": PRODUCTION["operator"] | {"extraArgs": ["--log-level=debug"]}}
+    options, chosen = _parse(helm(values).pods["ff-flashfleet-operator"]["containers"][0]["args"])
+    made = options("ignored")
+    assert made.namespaces == ("team-a", "team-b")
+    assert made.release == f"{NAMESPACE}/ff"
+    assert (made.broker_secret, made.broker_key) == ("our-redis", "url")
+    assert (made.router_image, made.worker_image) == tuple(f"localhost/flashfleet-{one}:{VERSION}" for one in ROOMS)
+    assert (made.port, chosen.log_level) == (8080, "debug")
+
+
+def test_the_tests_of_the_operator_run_with_the_charts_rights(helm: Helm, root: Path) -> None:
+    documents = list(yaml.safe_load_all((root / "tests" / "cluster" / "rights.yaml").read_text()))
+
+    def rights(role: dict[str, Any]) -> set[tuple[str, ...]]:
+        return {
+            (group, resource, verb, name)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+            for name in rule.get("resourceNames", [""])
+        }
+
+    theirs = next(body for body in documents if body["kind"] == "Role")
+    assert rights(helm().one("Role")) == rights(theirs)
 
 
 def test_a_digest_wins_over_a_tag(helm: Helm) -> None:
