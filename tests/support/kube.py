@@ -118,11 +118,12 @@ class Kube:
         return sorted(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
     def wait_pods(self, component: str, count: int = 1) -> list[Body]:
-        def there() -> list[Body] | None:
+        def there() -> tuple[list[Body]] | None:
             found = self.pods(component)
-            return found if len(found) == count else None
+            return (found,) if len(found) == count else None
 
-        return wait_for(there, 30, f"{count} pods of {component}")  # type: ignore[return-value]
+        (found,) = wait_for(there, 30, f"{count} pods of {component}")  # type: ignore[misc]
+        return found
 
     # -- what a kubelet would write -------------------------------------------------------------------------------
 

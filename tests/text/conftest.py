@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from flash_wire.text import TextModel
-from support.tiny_gguf import spm_keys, write_gguf
 from support.tiny_text import make_tiny_tokenizer_folder
+from support.tiny_vocab_gguf import spm_keys, write_gguf
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 from flash_wire.text import StreamDecoder, TextModel
-from support.tiny_gguf import bpe_keys, spm_keys, write_gguf
 from support.tiny_text import TEMPLATE
+from support.tiny_vocab_gguf import bpe_keys, spm_keys, write_gguf
 
 T = TypeVar("T")
 COUNT = 250

@@ -13,7 +13,7 @@ import regex
 from flash_wire.text import TextError, TextModel
 from flash_wire.text.gguf_file import read_metadata
 from support.texts import TEXTS
-from support.tiny_gguf import bpe_keys, spm_keys, write_gguf
+from support.tiny_vocab_gguf import bpe_keys, spm_keys, write_gguf
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

@@ -11,7 +11,7 @@ from flash_wire.text import StreamDecoder, TextModel
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.texts import TEXTS
-from support.tiny_gguf import spm_keys, write_gguf
+from support.tiny_vocab_gguf import spm_keys, write_gguf
 from tokenizers import Tokenizer
 
 MANY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -167,7 +167,8 @@ def _pin(served: Served, prefix: str) -> int:
         return served.engine.pin(served.text.encode(prefix))
     # Two chats that part after the system prompt: what they share has no generation prompt and no half token.
     one, other = (served.text.encode_chat([("system", prefix), ("user", first)]) for first in ("a", "b"))
-    return served.engine.pin(os.path.commonprefix([one, other]))
+    shared = next((at for at, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), len(one))
+    return served.engine.pin(one[:shared])
 
 
 def main(argv: list[str] | None = None, build: Build = build) -> int:
