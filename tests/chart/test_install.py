@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from support.cluster import ControlPlane
+from support.operator_process import running_operator
+from support.running import wait_for
 
 from .conftest import Helm
 from .test_render import MATRIX
@@ -189,6 +191,32 @@ def test_the_operators_account_may_do_its_work_and_nothing_else(
         assert not may(cluster, user, verb, what, place), (verb, what)
     assert not may(cluster, user, "list", "/pods", "default")
     assert not may(cluster, user, "list", "flashfleet.io/flashdeployments", "default")
+
+
+def test_the_operator_works_with_the_charts_account(
+    cluster: ControlPlane, place: str, run: Callable[..., str], root: Path
+) -> None:
+    """Its own arguments are compared in test_render; here it has no right but what the chart gave it."""
+    run("install")
+    config = cluster.kubeconfig_for(place, ACCOUNT)
+    cluster.kubectl("-n", place, "apply", "-f", str(root / "examples" / "chat.yaml"))
+
+    def names(kind: str) -> set[str]:
+        return set(cluster.kubectl("-n", place, "get", kind, "-o", "name").stdout.split())
+
+    def reason() -> str:
+        path = '{.status.conditions[?(@.type=="Ready")].reason}'
+        return cluster.kubectl("-n", place, "get", "fd", "chat", "-o", f"jsonpath={path}").stdout
+
+    # No queue is there, so that it cannot become Ready; that it says so is enough.
+    with running_operator(config, place, broker_url="redis://127.0.0.1:1/0") as operator:
+        wait_for(lambda: {f"deployment.apps/chat-{n}" for n in ("router", "flash", "standard")} <= names("deploy"), 60,
+                 "the Deployments")  # fmt: skip
+        wait_for(lambda: reason() != "", 60, "a reason in status")
+        wait_for(lambda: any("chat" in name for name in names("events")), 60, "an event")
+        assert "service/chat" in names("service")
+        assert operator.metric("flashfleet_operator_api_calls_total", reason="Forbidden") == 0, operator.log()
+        assert "orbidden" not in operator.log()
 
 
 def may(cluster: ControlPlane, user: str, verb: str, what: str, namespace: str) -> bool:
