@@ -214,23 +214,6 @@ def test_the_operator_understands_its_arguments(helm: Helm) -> None:
     assert (made.port, chosen.log_level) == (8080, "debug")
 
 
-def test_the_tests_of_the_operator_run_with_the_charts_rights(helm: Helm, root: Path) -> None:
-    documents = list(yaml.safe_load_all((root / "tests" / "cluster" / "rights.yaml").read_text()))
-
-    def rights(role: dict[str, Any]) -> set[tuple[str, ...]]:
-        return {
-            (group, resource, verb, name)
-            for rule in role["rules"]
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-            for name in rule.get("resourceNames", [""])
-        }
-
-    theirs = next(body for body in documents if body["kind"] == "Role")
-    assert rights(helm().one("Role")) == rights(theirs)
-
-
 def test_a_digest_wins_over_a_tag(helm: Helm) -> None:
     image = {"repository": "r.example/x", "tag": "2", "digest": DIGEST}
     values = {part: {"image": image} for part in ("operator", "router", "worker", "redis")}
