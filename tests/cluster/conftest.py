@@ -15,7 +15,8 @@ from support.running import wait_for
 from support.servers import Server, running_server
 
 ROOT = Path(__file__).parents[2]
-ACCOUNT = "operator"
+CHART = ROOT / "deploy" / "helm" / "flashfleet"
+ACCOUNT = "ff-flashfleet-operator"
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +37,11 @@ def broker() -> Iterator[Server]:
 
 @pytest.fixture
 def kube(plane: Any) -> Iterator[Kube]:
-    """In a new namespace that has the operator's ServiceAccount and Role."""
+    """In a new namespace that has the operator's ServiceAccount and Role, as the chart makes them."""
     with plane.namespace() as namespace:
-        made = Kube(
-            plane, namespace, (Path(__file__).parent / "rights.yaml").read_text().replace("NAMESPACE", namespace)
-        )
+        parts = [word for name in ("serviceaccount", "rbac") for word in ("--show-only", f"templates/{name}.yaml")]
+        rights = plane.helm("template", "ff", str(CHART), "--namespace", namespace, *parts).stdout
+        made = Kube(plane, namespace, rights)
         plane.kubectl("apply", "-f", "-", stdin=made.rights)
         yield made
 

@@ -100,7 +100,7 @@ def test_what_was_deleted_while_nobody_watched(
 
 
 def test_without_the_crd_or_rights_it_says_so_and_is_not_ready(plane: Any, kube: Kube, start_operator: Start) -> None:
-    plane.kubectl("delete", "-n", kube.namespace, "rolebinding", "operator")
+    plane.kubectl("delete", "-n", kube.namespace, "rolebinding", "--all")
     operator = start_operator(ready=False)
     wait_for(lambda: operator.http, 60, "its port")
     wait_for(lambda: "flashdeployments" in operator.log() and "forbidden" in operator.log(), 60, "the reason")
