@@ -91,13 +91,15 @@ class ControlPlane(Client):
 
         The logs are copied first to the folder that FLASHFLEET_CLUSTER_LOGS names, if it does.
         """
-        if keep := os.environ.get("FLASHFLEET_CLUSTER_LOGS"):
-            kept = Path(keep) / self.folder.name
-            kept.mkdir(parents=True, exist_ok=True)
-            for log in self.folder.glob("*.log"):
-                shutil.copy(log, kept)
-        self._processes.close()
-        self._port.close()
+        try:
+            if keep := os.environ.get("FLASHFLEET_CLUSTER_LOGS"):
+                kept = Path(keep) / self.folder.name
+                kept.mkdir(parents=True, exist_ok=True)
+                for log in self.folder.glob("*.log"):
+                    shutil.copy(log, kept)
+        finally:
+            self._processes.close()
+            self._port.close()
 
     def log(self, name: str, lines: int = 200) -> str:
         """The last lines of what a process said: etcd, kube-apiserver, kube-controller-manager, kwok, …"""
