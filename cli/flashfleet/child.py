@@ -20,7 +20,11 @@ _WELL = 10.0
 
 
 class Child:
-    """Keeps one process running until `stop`. `on_line(name, line)` gets each line of its output."""
+    """Keeps one process running until `stop`.
+
+    `on_line(name, line)` gets each line of its output, `on_end(name, sentence)` what becomes of it when it ends by
+    itself.
+    """
 
     def __init__(
         self,
@@ -28,6 +32,7 @@ class Child:
         command: Sequence[str],
         env: Mapping[str, str],
         on_line: Callable[[str, str], None],
+        on_end: Callable[[str, str], None],
         *,
         stdin: bytes = b"",
     ) -> None:
@@ -35,22 +40,21 @@ class Child:
         self._command = [sys.executable, "-m", "flashfleet.leash", str(os.getpid()), *command]
         self._env = dict(env)
         self._on_line = on_line
+        self._on_end = on_end
         self._stdin = stdin
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self.restarts = 0
         self.refused = False
         """True when it ended by itself saying that it cannot work; it is not started again."""
+        self.served = False
+        """Set by whoever sees it work. What it was given was good then, so a refusal later on may pass."""
         self.tail: deque[str] = deque(maxlen=20)
         self._task = asyncio.create_task(self._keep())
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
-
-    async def ended(self) -> None:
-        """Returns when it runs no more and will not be started again."""
-        await asyncio.shield(self._task)
 
     async def _keep(self) -> None:
         pause = _FIRST_PAUSE
@@ -59,13 +63,14 @@ class Child:
             code = await self._run_once()
             if self._stopping:
                 return
-            if code == REFUSED:
+            if code == REFUSED and not self.served:
                 self.refused = True
+                self._on_end(self.name, "cannot work with what it was given and is not started again")
                 return
             if time.monotonic() - born > _WELL:
                 pause = _FIRST_PAUSE
             self.restarts += 1
-            self._on_line(self.name, f"ended with {_say(code)}; starting it again in {pause:g} s")
+            self._on_end(self.name, f"ended with {_say(code)}; starting it again in {pause:g} s")
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

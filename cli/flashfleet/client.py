@@ -17,6 +17,10 @@ class AskFailed(Exception):
     """The fleet refused or broke off. The message is for a person."""
 
 
+class NobodyThere(AskFailed):
+    """Nothing listens at the address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     started: pb.Started
@@ -28,7 +32,7 @@ def ask(address: str, request: pb.GenerateRequest, *, timeout: float, show: bool
     """Send `request` to host:port `address`; with `show`, text goes to standard output as it comes."""
     with grpc.insecure_channel(address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
-        started, text, done = pb.Started(), [], None
+        started, text, done, tokens = pb.Started(), [], None, 0
         try:
             for event in _events(stub, request, timeout):
                 kind = event.WhichOneof("event")
@@ -36,13 +40,17 @@ def ask(address: str, request: pb.GenerateRequest, *, timeout: float, show: bool
                     started = event.started
                 elif kind == "delta":
                     text.append(event.delta.text)
+                    tokens += len(event.delta.token_ids)
                     if show:
                         sys.stdout.write(event.delta.text)
                         sys.stdout.flush()
                 elif kind == "done":
                     done = event.done
         except grpc.RpcError as error:
-            raise AskFailed(_say(error, address)) from None
+            failure = _failure(error, address)
+            if started.request_id:
+                raise AskFailed(f"{failure} (after {tokens} tokens from {why(started.decision)})") from None
+            raise failure from None
     if done is None:
         raise AskFailed("the stream ended without saying how")
     return Answer(started, "".join(text), done)
@@ -59,14 +67,16 @@ def explain(address: str, request: pb.GenerateRequest) -> pb.Decision:
         try:
             return inference_pb2_grpc.InferenceStub(channel).Explain(request, timeout=10)
         except grpc.RpcError as error:
-            raise AskFailed(_say(error, address)) from None
+            raise _failure(error, address) from None
 
 
-def _say(error: grpc.RpcError, address: str) -> str:
+def _failure(error: grpc.RpcError, address: str) -> AskFailed:
     code, details = error.code(), error.details()
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in (details or "").lower():
-        return f"nothing answers at {address}: start a fleet with `flashfleet up FILE`, or name it with --address"
-    return f"{code.name}: {details}"
+        return NobodyThere(
+            f"nothing answers at {address}: start a fleet with `flashfleet up FILE`, or name it with --address"
+        )
+    return AskFailed(f"{code.name}: {details}")
 
 
 def why(decision: pb.Decision) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import json
 import os
@@ -124,15 +125,28 @@ class LocalFleet:
     # -- the plan -----------------------------------------------------------------------------------------------
 
     async def apply(self, deployment: FlashDeployment) -> None:
-        """Make the running processes those of `deployment`: live settings in place, static ones by a roll."""
+        """Make the running processes those of `deployment`: live settings in place, static ones by a roll.
+
+        Raises SettingsError or TimeoutError where a new worker cannot work; the ones before it run on.
+        """
+        if deployment.fleet != self._deployment.fleet:
+            raise SettingsError(
+                f"metadata: {self._deployment.fleet} cannot become {deployment.fleet} while it runs; stop it and start"
+                " the other"
+            )
         wanted = plan(deployment, self._observed(), self._place)
         for sentence in wanted.sentences:
             self._say(sentence)
+        # Rolls first: where one fails, no live setting has changed either.
+        for process in wanted.processes:
+            await self._bring(process, deployment, wanted)
+        for process in wanted.processes:
+            for kept in self._kept:
+                if kept.process.name == process.name and kept.process.live_hash != process.live_hash:
+                    _write(kept.folder / "live.json", process.live)
+                    kept.process = replace(kept.process, live=process.live)
         self._deployment, self._wanted = deployment, wanted
         await self._tell_desired()
-        for process in wanted.processes:
-            mine = [kept for kept in self._kept if kept.process.name == process.name]
-            await self._bring(process, mine)
 
     def _observed(self) -> Observed:
         running: dict[str, Running] = {}
@@ -142,11 +156,8 @@ class LocalFleet:
             running[kept.process.name] = Running(count, kept.process.static_hash, kept.process.live_hash)
         return Observed(running)
 
-    async def _bring(self, process: Process, mine: list[_Kept]) -> None:
-        for kept in mine:
-            if kept.process.live_hash != process.live_hash:
-                _write(kept.folder / "live.json", process.live)
-                kept.process = replace(kept.process, live=process.live)
+    async def _bring(self, process: Process, deployment: FlashDeployment, wanted: Plan) -> None:
+        mine = [kept for kept in self._kept if kept.process.name == process.name]
         current = [kept for kept in mine if kept.process.static_hash == process.static_hash]
         old = [kept for kept in mine if kept.process.static_hash != process.static_hash]
         for kept in current[process.replicas :]:
@@ -155,20 +166,24 @@ class LocalFleet:
             # A router owns its ports, so the old one goes first; a worker's place is taken before it goes.
             if old and process.role == "router":
                 await self._end(old.pop())
-            fresh = self._begin(process)
+            fresh = self._begin(process, deployment, wanted)
             if old:
-                await self._worker_ready(fresh)
+                try:
+                    await self._worker_ready(fresh)
+                except BaseException:
+                    await self._end(fresh)
+                    raise
                 await self._end(old.pop())
         for kept in old:
             await self._end(kept)
 
-    def _begin(self, process: Process) -> _Kept:
+    def _begin(self, process: Process, deployment: FlashDeployment, wanted: Plan) -> _Kept:
         number = self._numbers.get(process.name, 0)
         self._numbers[process.name] = number + 1
         files = process
         if process.role == "router" and any(kept.process.name == process.name for kept in self._kept):
             free = replace(self._place, grpc_port=0, http_port=0, fleet_port=0)
-            files = plan(self._deployment, Observed(), free).processes[0]
+            files = next(p for p in plan(deployment, Observed(), free).processes if p.name == process.name)
         name = f"{process.name}-{number}"
         folder = self._folder / name
         folder.mkdir()
@@ -177,12 +192,13 @@ class LocalFleet:
         command = [sys.executable, "-m", process.module, "--settings", str(folder)]
         if process.role == "worker":
             command += ["--name", name]
-        kept = _Kept(process, Child(name, command, self._environment(), self._on_line), folder)
+        child = Child(name, command, self._environment(wanted), self._on_line, self._on_end)
+        kept = _Kept(process, child, folder)
         self._kept.append(kept)
         return kept
 
-    def _environment(self) -> dict[str, str]:
-        workers = sum(p.replicas for p in self._wanted.processes if p.role == "worker") if self._wanted else 1
+    def _environment(self, wanted: Plan) -> dict[str, str]:
+        workers = sum(wanted.desired.values())
         cores = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         return os.environ | {
             "FLASHFLEET_BROKER_URL": self._broker_url,
@@ -198,7 +214,7 @@ class LocalFleet:
     async def _worker_ready(self, kept: _Kept) -> None:
         async with asyncio.timeout(READY_WITHIN):
             while True:
-                self._raise_refusals()
+                _raise_refusal(kept)
                 found = await self.snapshot()
                 if found and any(worker.name == kept.child.name for worker in _serving(found)):
                     return
@@ -218,6 +234,7 @@ class LocalFleet:
                 [str(valkey.server_binary()), "-"],
                 dict(os.environ),
                 self._on_line,
+                self._on_end,
                 stdin=valkey.configuration(folder),
             )
         self._broker = Broker(connect(self._broker_url), self._deployment.fleet)
@@ -261,7 +278,13 @@ class LocalFleet:
     def _tell(self, found: fleet.Fleet) -> None:
         """Each change of a worker's state, and what a loading one does from time to time."""
         now = time.monotonic()
+        lives = collections.Counter(worker.name for worker in found.workers)
         for worker in found.workers:
+            if lives[worker.name] > 1:  # the life before this one has not lapsed yet
+                continue
+            for kept in self._kept:
+                if kept.child.name == worker.name and worker.state == "ready":
+                    kept.child.served = True
             state, at = self._said.get(worker.name, ("", 0.0))
             line = worker.state + (f": {worker.detail}" if worker.detail else "")
             if line != state and (worker.state != state.partition(":")[0] or now - at > _TELL_EVERY):
@@ -273,9 +296,27 @@ class LocalFleet:
             with contextlib.suppress(ValueError, KeyError):
                 told = json.loads(line)
                 self._addresses[name] = Addresses(told["grpc"], told["http"])
+                for kept in self._kept:
+                    if kept.child.name == name:
+                        kept.child.served = True
                 return
-        if self._verbose or "starting it again" in line:
+        if self._verbose:
             self._say(f"{name}: {line}")
+
+    def _on_end(self, name: str, sentence: str) -> None:
+        self._say(f"{name} {sentence}")
+        if (address := self._addresses.get(name)) is not None:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks.append(asyncio.create_task(self._forget_router(address)))
+
+    async def _forget_router(self, address: Addresses) -> None:
+        """Withdraw a dead router's record, so that workers do not hold its requests until it lapses."""
+        assert self._broker is not None
+        if (found := await self.snapshot()) is not None:
+            for router in found.routers:
+                if router.grpc == address.grpc:
+                    with contextlib.suppress(RedisError, OSError):
+                        await fleet.withdraw(self._broker.redis, self._deployment.fleet, router)
 
     async def first_router(self) -> Addresses:
         first = f"{self._deployment.metadata.name}-router-0"
@@ -293,8 +334,7 @@ class LocalFleet:
 
     def _raise_refusals(self) -> None:
         for kept in self._kept:
-            if kept.child.refused:
-                raise SettingsError(f"{kept.child.name}: " + (self._tail_of(kept.child.name) or "refused to start"))
+            _raise_refusal(kept)
 
     @property
     def children(self) -> dict[str, int | None]:
@@ -303,6 +343,11 @@ class LocalFleet:
         if self._broker_child is not None:
             found["queue"] = self._broker_child.pid
         return found
+
+
+def _raise_refusal(kept: _Kept) -> None:
+    if kept.child.refused:
+        raise SettingsError(f"{kept.child.name}: " + ("\n".join(kept.child.tail) or "refused to start"))
 
 
 def _serving(found: fleet.Fleet) -> list[fleet.WorkerRecord]:

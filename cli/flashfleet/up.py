@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
+import socket
 from pathlib import Path
 
 from flash_operator import api
@@ -24,8 +26,27 @@ def show_plan(path: Path, place: Place) -> None:
         print(process.static, process.live, sep="\n", end="")
 
 
+def _refuse_taken(place: Place) -> None:
+    """Before a model is loaded. The router still checks for itself: a port may be taken in between."""
+    for flag, port in (("grpc", place.grpc_port), ("http", place.http_port), ("fleet", place.fleet_port)):
+        if port:
+            family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((place.host, port))
+                except OSError as error:
+                    taken = error.errno == errno.EADDRINUSE
+                    what = "is already taken on" if taken else f"cannot be opened ({error.strerror}) on"
+                    raise SettingsError(
+                        f"port {port} {what} {place.host}: stop what listens there or choose another with"
+                        f" --{flag}-port (0 takes a free one)"
+                    ) from None
+
+
 async def run(path: Path, place: Place, *, verbose: bool) -> int:
     deployment = api.load(path)
+    _refuse_taken(place)
     stop, hard = asyncio.Event(), asyncio.Event()
     local = LocalFleet(deployment, place, _say, verbose=verbose)
     loop = asyncio.get_running_loop()
@@ -87,9 +108,8 @@ async def _until(stop: asyncio.Event, path: Path, local: LocalFleet) -> None:
             continue
         seen = now
         try:
-            deployment = api.load(path)
-            await _or_stop(local.apply(deployment), stop)
-            _say(f"{path} is applied")
+            if await _or_stop(local.apply(api.load(path)), stop):
+                _say(f"{path} is applied")
         except SettingsError as error:
             _say(f"{path} is not applied, the fleet runs on as it was:\n{error}")
         except TimeoutError:

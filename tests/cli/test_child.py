@@ -40,7 +40,10 @@ def lines() -> list[str]:
 
 
 def make(code: str, lines: list[str], stdin: bytes = b"") -> Child:
-    return Child("it", command(code), dict(os.environ), lambda name, line: lines.append(line), stdin=stdin)
+    def on(name: str, line: str) -> None:
+        lines.append(line)
+
+    return Child("it", command(code), dict(os.environ), on, on, stdin=stdin)
 
 
 async def test_a_child_that_dies_is_started_again(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +72,19 @@ async def test_the_pause_grows_while_it_keeps_dying(lines: list[str], monkeypatc
 
 async def test_one_that_refuses_is_left_alone_with_its_last_words(lines: list[str]) -> None:
     kept = make("print('port 8000 is already taken'); raise SystemExit(2)", lines)
-    await asyncio.wait_for(kept.ended(), 20)
-    assert kept.refused
+    await until(lambda: kept.refused)
+    assert "cannot work with what it was given and is not started again" in lines
     assert kept.restarts == 0
     assert list(kept.tail) == ["port 8000 is already taken"]
+
+
+async def test_one_that_served_before_is_tried_again(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_FIRST_PAUSE", 0.01)
+    kept = make("raise SystemExit(2)", lines)
+    kept.served = True
+    await until(lambda: kept.restarts >= 2)
+    assert not kept.refused
+    await kept.stop(5)
 
 
 async def test_one_that_ignores_sigterm_is_killed_in_time(lines: list[str]) -> None:
@@ -113,7 +125,9 @@ def test_children_end_with_a_supervisor_that_is_killed() -> None:
             from flashfleet.child import Child
             async def main():
                 code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-                Child("it", [sys.executable, "-c", code], dict(os.environ), lambda name, line: print(line, flush=True))
+                def on(name, line):
+                    print(line, flush=True)
+                Child("it", [sys.executable, "-c", code], dict(os.environ), on, on)
                 await asyncio.sleep(60)
             asyncio.run(main())
         """),

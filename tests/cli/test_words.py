@@ -103,8 +103,11 @@ def test_the_reason_for_a_tier_fits_a_line(decision: pb.Decision, said: str) -> 
     ("words", "said"),
     [
         (["up"], "file"),
-        (["up", "x.yaml", "--grpc-port", "70000"], "70000 is not a port: 0 to 65535"),
+        (["up", "x.yaml", "--grpc-port", "70000"], "70000 is not a port from 0 to 65535"),
+        (["up", "x.yaml", "--grpc-port", "abc"], "abc is not a port from 0 to 65535"),
         (["ask", "hi", "--tier", "flsh"], "invalid choice: 'flsh'"),
+        (["ask", "hi", "--max-tokens", "99999999999"], "99999999999 is not a number from 1 to 2147483647"),
+        (["ask", "hi", "--seed", "-1"], "-1 is not a number from 0 to"),
     ],
 )
 def test_a_mistyped_command_is_told(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +115,17 @@ def test_a_mistyped_command_is_told(words: list[str], said: str, capsys: pytest.
         main.main(words)
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_explain_says_whose_decision_it_is(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    from support.running import deployment
+
+    file = tmp_path / "chat.yaml"
+    file.write_text(deployment(extra="  routing: {rules: [{name: zoo, when: {contains: [zebra]}, to: standard}]}\n"))
+    assert main.main(["route", "explain", "a zebra", "--file", str(file)]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("standard: rule zoo")
+    assert "no fleet asked" in told.err
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:

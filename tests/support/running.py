@@ -58,6 +58,17 @@ class Running:
     def kill(self, name: str) -> None:
         os.kill(self.workers()[name], signal.SIGKILL)
 
+    def kill_router(self) -> None:
+        (router,) = [pid for pid in _children(self.process.pid) if "flash_router" in _command(pid)]
+        os.kill(router, signal.SIGKILL)
+
+    def fronts(self) -> list[str]:
+        """Addresses that its routers announced, oldest first: with free ports each life has its own."""
+        return [match[1] for line in self.lines if (match := re.search(r"serving gRPC at (\S+?),", line))]
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
     def broker(self) -> redis.Redis:
         """A plain client of the embedded queue, whose socket file lies beside the processes' settings."""
         words = _command(next(iter(self.workers().values())))
