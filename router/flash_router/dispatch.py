@@ -23,7 +23,7 @@ from flash_router.holding import RETRY_AFTER, Holding
 from flash_router.jobs import UNLIMITED, Jobs
 from flash_router.ops import Call, Ops, Traffic
 from flash_router.pace import Pace
-from flash_router.prompts import fit, size_of, tokenise
+from flash_router.prompts import fit, size_of, source_of, tokenise
 from flash_router.roster import Revision, Roster
 from flash_router.session import Session, cancel_frame
 from flash_router.sessions import Sessions
@@ -85,7 +85,8 @@ class Dispatcher:
         try:
             revision = await self._find_revision(session, line, may_fall_back)
             prompt_ids = await tokenise(session.request, revision)
-            session.prepare(revision, prompt_ids, fit(session.request.sampling, prompt_ids, revision))
+            sampling = fit(session.request.sampling, prompt_ids, revision, source_of(session.request))
+            session.prepare(revision, prompt_ids, sampling)
             await self._queue(session, line)
         except Refused as refusal:
             session.refuse(refusal)

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from flash_router import openai_out
 from flash_router.core import Core, Refused, Why
 from flash_router.metrics import Call
-from flash_router.openai_types import Ask
+from flash_router.openai_types import Ask, as_asked
 from flash_router.said import STATUSES, UNEXPECTED, decision_headers, retry_after
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Answer(Response):
                 response = await self._whole(events, started)
         except Refused as refused:
             self._call.refused(refused)
-            response = error_response(refused)
+            response = error_response(as_asked(self._ask, refused))
         except Exception:
             self._call.failed()
             _log.exception("an HTTP request failed")

@@ -97,10 +97,25 @@ def _checked(ask: Ask) -> Ask:
     try:
         check(ask.request)
     except Refused as refused:
-        theirs = refused.field
-        ours = theirs.removeprefix("sampling.").replace("prompt_ids", "prompt").replace("max_tokens", ask.length_field)
-        raise Refused(refused.why, ours + refused.message.removeprefix(theirs), field=ours) from None
+        raise as_asked(ask, refused) from None
     return ask
+
+
+def as_asked(ask: Ask, refused: Refused) -> Refused:
+    """A refusal of the shared checks or of the core, which name fields of the proto, with the client's own names."""
+    theirs = refused.field
+    ours = _NAMES.get(theirs) or theirs.removeprefix("sampling.")
+    if theirs == "sampling.max_tokens":
+        ours = ask.length_field
+    if ours == theirs:
+        return refused
+    message = refused.message
+    if message.startswith(theirs):
+        message = ours + message.removeprefix(theirs)
+    return Refused(refused.why, message, retry_after=refused.retry_after, field=ours)
+
+
+_NAMES = {"prompt_ids": "prompt"}
 
 
 # -- fields ----------------------------------------------------------------------------------------------------------

@@ -49,20 +49,29 @@ async def tokenise(request: pb.GenerateRequest, revision: Revision) -> list[int]
         raise Refused(Why.INVALID, f"{field} cannot be turned into tokens: {error}", field=field) from None
 
 
-def fit(asked: pb.Sampling, prompt_ids: list[int], revision: Revision) -> pb.Sampling:
-    """Sampling with every field set. Raises Refused(INVALID) with both numbers where it can never fit."""
+def source_of(request: pb.GenerateRequest) -> str:
+    """The field that holds the prompt."""
+    return "messages" if request.messages else "prompt_ids" if request.HasField("prompt_ids") else "prompt"
+
+
+def fit(asked: pb.Sampling, prompt_ids: list[int], revision: Revision, source: str = "prompt") -> pb.Sampling:
+    """Sampling with every field set. Raises Refused(INVALID) with both numbers where it can never fit.
+
+    `source` is the field that holds the prompt, for the sentences.
+    """
+    _check_ids(asked, revision)
     prompt = len(prompt_ids)
     size = {"block_size": revision.block_size, "max_model_len": revision.max_model_len}
     most = longest_answer(prompt, kv_tokens=revision.kv_tokens, **size)
     if prompt == 0:
-        raise Refused(Why.INVALID, "prompt has no tokens: write what the model is to go on from", field="prompt")
+        raise Refused(Why.INVALID, f"{source} has no tokens: write what the model is to go on from", field=source)
     if most < 1:
         limit = min(revision.max_model_len or revision.kv_tokens, revision.kv_tokens)
         raise Refused(
             Why.INVALID,
-            f"prompt is {prompt} tokens long, and tier {revision.tier} takes at most {limit}, prompt and answer"
+            f"{source} is {prompt} tokens long, and tier {revision.tier} takes at most {limit}, prompt and answer"
             " together: send a shorter one",
-            field="prompt",
+            field=source,
         )
     max_tokens = asked.max_tokens if asked.HasField("max_tokens") else most
     if max_tokens > most:
@@ -90,6 +99,20 @@ def fit(asked: pb.Sampling, prompt_ids: list[int], revision: Revision) -> pb.Sam
     if not asked.HasField("seed"):
         settled.seed = secrets.randbits(63)
     return settled
+
+
+def _check_ids(asked: pb.Sampling, revision: Revision) -> None:
+    """A worker could only fail on an id that its model does not have."""
+    size = revision.text.vocab_size
+    for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
+        # max of a repeated field runs in C: allowed_token_ids may be long.
+        if (top := max(getattr(asked, name), default=0)) >= size:
+            raise Refused(
+                Why.INVALID,
+                f"sampling.{name} has {top}, but the vocabulary of tier {revision.tier} has {size} ids, the last one"
+                f" {size - 1}: use ids of that tier's tokenizer",
+                field=f"sampling.{name}",
+            )
 
 
 def _characters(request: pb.GenerateRequest) -> int:

@@ -16,7 +16,7 @@ from flash_router.dispatch import Dispatcher, Line, new_job
 from flash_router.jobs import need_of
 from flash_router.ops import TROUBLE
 from flash_router.pace import Pace
-from flash_router.prompts import fit, tokenise
+from flash_router.prompts import fit, source_of, tokenise
 from flash_router.session import Session
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,8 @@ class Upkeep:
             ids = session.prompt_ids
             if not session.committed:
                 ids = await tokenise(session.request, new)
-            settled = fit(session.request.sampling if not session.committed else session.sampling, ids, new)
+            sampling = session.request.sampling if not session.committed else session.sampling
+            settled = fit(sampling, ids, new, source_of(session.request))
         except Refused as refusal:
             session.refuse(refusal)
             return

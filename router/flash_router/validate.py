@@ -166,7 +166,8 @@ def _check_sampling(sampling: pb.Sampling) -> None:
         refuse("sampling.top_k", f"is {sampling.top_k}: write 0 for off or a positive number")
     for name in ("presence_penalty", "frequency_penalty"):
         _check_range(sampling, name, -2, 2, "a number from -2 to 2")
-    _check_range(sampling, "repetition_penalty", 0, None, "a positive number, 1 is off", above=True)
+    # Beyond these the logits of a half-precision model overflow.
+    _check_range(sampling, "repetition_penalty", 0.01, 100, "a number from 0.01 to 100, 1 is off")
     _check_stops(sampling)
     _check_biases(sampling)
     if len(sampling.allowed_token_ids) > MAX_ALLOWED:
@@ -180,6 +181,7 @@ def _check_range(
     if not sampling.HasField(name):
         return
     value: float = getattr(sampling, name)
+    low -= abs(low) * 1e-6  # the wire's floats are single: 0.01 arrives a little below itself
     if not math.isfinite(value) or value < low or (above and value == low) or (high is not None and value > high):
         refuse(f"sampling.{name}", f"is {value:.6g}: write {advice}")
 

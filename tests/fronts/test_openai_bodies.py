@@ -6,6 +6,7 @@ import json
 
 import httpx
 import pytest
+from flash_router.core import Refused, Why
 from flash_router.http_front import MAX_BODY, build_app
 from flash_router.metrics import Metrics
 from flash_wire.v1 import inference_pb2 as pb
@@ -249,3 +250,26 @@ async def test_the_bytes_of_a_completion_stream(post, monkeypatch) -> None:
         + head + '"","logprobs":null,"finish_reason":"length"}]}\n\n'
         + "data: [DONE]\n\n"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "theirs", "ours"),
+    [
+        ("chat/completions", {"messages": [USER], "max_tokens": 9}, "sampling.max_tokens", "max_tokens"),
+        (
+            "chat/completions",
+            {"messages": [USER], "max_completion_tokens": 9},
+            "sampling.max_tokens",
+            "max_completion_tokens",
+        ),
+        ("chat/completions", {"messages": [USER]}, "messages", "messages"),
+        ("chat/completions", {"messages": [USER], "logit_bias": {"7": 1}}, "sampling.logit_bias", "logit_bias"),
+        ("completions", {"prompt": [1], "tier": "flash"}, "prompt_ids", "prompt"),
+    ],
+)
+async def test_the_cores_refusals_name_the_clients_fields(core, post, path, body, theirs, ours) -> None:
+    core.refuse.append(Refused(Why.INVALID, f"{theirs} is 9, which is too much", field=theirs))
+    got = await post(path, body)
+    assert got.status_code == 400
+    error = got.json()["error"]
+    assert (error["param"], error["message"]) == (ours, f"{ours} is 9, which is too much")

@@ -60,6 +60,8 @@ REFUSED = {
     "presence 2.1": (sampled(presence_penalty=2.1), "sampling.presence_penalty", "is 2.1"),
     "frequency -3": (sampled(frequency_penalty=-3), "sampling.frequency_penalty", "is -3"),
     "repetition 0": (sampled(repetition_penalty=0), "sampling.repetition_penalty", "is 0"),
+    "repetition 0.009": (sampled(repetition_penalty=0.009), "sampling.repetition_penalty", "from 0.01 to 100"),
+    "repetition 101": (sampled(repetition_penalty=101), "sampling.repetition_penalty", "is 101"),
     "repetition inf": (sampled(repetition_penalty=math.inf), "sampling.repetition_penalty", "is inf"),
     "17 stops": (sampled(stop=["x"] * 17), "sampling.stop", "at most 16"),
     "empty stop": (sampled(stop=["x", ""]), "sampling.stop[1]", "is empty"),
@@ -91,8 +93,8 @@ ACCEPTED = {
     "an empty system prompt": ask(messages=[pb.Message(role="system"), USER]),
     "identity": ask(request_id="A.b-c_d:1", tenant="team@a.b", resume_position=3, priority=pb.LOW),
     "edges": sampled(
-        max_tokens=1, temperature=0, top_p=1, top_k=0, presence_penalty=2, frequency_penalty=-2, repetition_penalty=0.1,
-        stop=["x" * 512] * 16, logit_bias={1: 100, 2: -100}, seed=2**64 - 1,
+        max_tokens=1, temperature=0, top_p=1, top_k=0, presence_penalty=2, frequency_penalty=-2,
+        repetition_penalty=0.01, stop=["x" * 512] * 16, logit_bias={1: 100, 2: -100}, seed=2**64 - 1,
     ),
 }  # fmt: skip
 

@@ -93,6 +93,27 @@ async def test_refusals_name_the_fault_and_the_next_one_runs(
     await fleet.nothing_left()
 
 
+@pytest.mark.parametrize("name", ["logit_bias", "allowed_token_ids", "stop_token_ids"])
+async def test_ids_beyond_the_vocabulary_never_reach_a_worker(fleet: LinkFleet, name: str) -> None:
+    await fleet.router()
+    worker = await fleet.worker()
+    size = fleet.text.vocab_size
+
+    def asking(token: int) -> pb.GenerateRequest:
+        request = fleet.request(1, 5)
+        given: object = {token: 1.0} if name == "logit_bias" else [token]
+        request.sampling.MergeFrom(pb.Sampling(**{name: given}))  # type: ignore[arg-type]
+        return request
+
+    with pytest.raises(Refused) as refused:
+        await fleet.ask(asking(size))
+    assert (refused.value.why, refused.value.field) == (Why.INVALID, f"sampling.{name}")
+    assert refused.value.message.startswith(f"sampling.{name} has {size}, but the vocabulary of tier flash has {size} ")
+    assert not worker.engine.submitted
+    assert (await fleet.ask(asking(size - 1))).done.finish in (pb.STOP, pb.LENGTH)
+    await fleet.nothing_left()
+
+
 async def test_default_length_is_what_is_left(fleet: LinkFleet) -> None:
     await fleet.router()
     await fleet.worker("w0", Script(max_model_len=64, per_step=8))
