@@ -31,7 +31,9 @@ from flash_router.sessions import Sessions
 log = logging.getLogger(__name__)
 
 PATIENCE = 0.25
-"""Seconds that an enqueue may take before its request counts as held."""
+"""Seconds that the broker must have been silent before a request counts as held for it."""
+TURN_AFTER = 1.0
+"""Seconds that a client is told to stay away where more requests come at once than can be queued."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Dispatcher:
         self.traffic = Traffic()
         self.paces: dict[tuple[str, str], Pace] = {}
         self.lines: dict[Session, Line] = {}
+        self.turns = 0
+        """Requests whose enqueue is not answered yet."""
         self._closing: set[asyncio.Task[None]] = set()
 
     # -- a request's way in
@@ -138,17 +142,39 @@ class Dispatcher:
         """Enqueue with admission. Raises Refused when the limits say no."""
         limits = self.live.limits
         admit = AdmitLimits(limits.queue_tokens, limits.queue_requests, limits.tenant_tokens)
+        self._check_turns(session)
+        tokens = len(session.prompt_ids)
         answer = line.ops.add("enqueue", lambda: self.jobs.enqueue(session, 0, admit))
-        if self.traffic.answering:
-            await asyncio.wait({answer}, timeout=PATIENCE)
-        if not answer.done():
-            what = "the broker does not answer"
-            with self.holding.hold(session.tier, len(session.prompt_ids), limits, what):
-                line.held = what
-                await asyncio.wait({answer})
-                line.held = ""
+        self.turns += 1
+        try:
+            while not answer.done():
+                with self.traffic.change() as changed:
+                    if not self.traffic.answering:
+                        # One try that failed is no outage yet.
+                        await asyncio.wait({answer, changed}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                    if not self.traffic.answering and not answer.done() and not changed.done():
+                        line.held = "the broker does not answer"
+                        with self.holding.hold(session.tier, tokens, limits, line.held):
+                            await asyncio.wait({answer, changed}, return_when=asyncio.FIRST_COMPLETED)
+                        line.held = ""
+                    elif self.traffic.answering and not changed.done():
+                        # Its turn comes: a burst is no outage. The session's own timer ends this wait.
+                        await asyncio.wait({answer, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.turns -= 1
         if not answer.cancelled():
             self._heed(session, line, answer.result())
+
+    def _check_turns(self, session: Session) -> None:
+        """Raises Refused(BUSY) where a burst is larger than what may be queued anyway."""
+        most = 2 * self.live.limits.queue_requests
+        if self.traffic.answering and self.turns >= most:
+            raise Refused(
+                Why.BUSY,
+                f"{self.turns} requests wait to be queued, as many as two levels of a tier hold"
+                f" (limits.queueRequests is {self.live.limits.queue_requests})",
+                retry_after=TURN_AFTER,
+            )
 
     def _heed(self, session: Session, line: Line, reply: Enqueued) -> None:
         """What an enqueue answered."""

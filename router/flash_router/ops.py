@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,16 +44,33 @@ class Traffic:
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(AT_ONCE)
         self.answering = True
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @contextmanager
+    def change(self) -> Iterator[asyncio.Future[None]]:
+        """A future that is done when `answering` changes. Each waiter has its own: many may wait, at no cost."""
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(changed)
+        try:
+            yield changed
+        finally:
+            self._waiting.discard(changed)
 
     def failed(self, error: Exception) -> None:
         if self.answering:
             log.warning("the broker does not answer (%s): requests are held", _brief(error))
-        self.answering = False
+            self._turn(False)
 
     def answered(self) -> None:
         if not self.answering:
             log.warning("the broker answers again")
-        self.answering = True
+            self._turn(True)
+
+    def _turn(self, answering: bool) -> None:
+        self.answering = answering
+        for changed in self._waiting:
+            if not changed.done():
+                changed.set_result(None)
 
 
 class Ops:

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 from flash_router.core import Refused, Why
+from flash_router.session import Session
+from flash_wire.broker.types import AdmitLimits, Enqueued
 from support.link_fleet import Answer, LinkFleet, until
 from support.scripted_engine import Script
 from support.servers import Server
@@ -78,4 +80,47 @@ async def test_held_no_longer_than_max_wait(fragile_fleet: LinkFleet, own_server
     assert refused.value.retry_after
     await asyncio.to_thread(own_server.start)
     fleet.expect(await fleet.ask(fleet.request(3, 5)), 3, 5)
+    await fleet.nothing_left()
+
+
+async def test_a_burst_is_no_outage(fleet: LinkFleet) -> None:
+    """1,000 at once, and a broker that takes its time with each: all wait their turn, none is told of an outage."""
+    core = await fleet.router({"limits": {"heldRequests": 1, "queueTokens": 1_000_000, "maxWait": "60s"}})
+    await fleet.worker("w0", Script(max_slots=64, per_step=4))
+    jobs, real = core._dispatcher.jobs, core._dispatcher.jobs.enqueue
+    held: set[str] = set()
+
+    async def slow(session: Session, seq: int, limits: AdmitLimits) -> Enqueued:
+        await asyncio.sleep(0.05)
+        held.update(line.held for line in core._dispatcher.lines.values())
+        return await real(session, seq, limits)
+
+    jobs.enqueue = slow  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(fleet.ask(fleet.request(seed, 2))) for seed in range(1000)]
+    await until(lambda: core._dispatcher.turns > 900, "the burst")
+    for seed, got in enumerate(await asyncio.gather(*tasks)):
+        fleet.expect(got, seed, 2)
+    assert held == {""}
+    assert core._dispatcher.turns == 0
+    await fleet.nothing_left()
+
+
+async def test_a_burst_beyond_what_can_be_queued_is_busy(fleet: LinkFleet) -> None:
+    core = await fleet.router({"limits": {"queueRequests": 5}})
+    await fleet.worker("w0", Script(max_slots=4))
+    go, real = asyncio.Event(), core._dispatcher.jobs.enqueue
+
+    async def gated(session: Session, seq: int, limits: AdmitLimits) -> Enqueued:
+        await go.wait()
+        return await real(session, seq, limits)
+
+    core._dispatcher.jobs.enqueue = gated  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(fleet.ask(fleet.request(seed, 2))) for seed in range(10)]
+    await until(lambda: core._dispatcher.turns == 10, "ten that wait")
+    with pytest.raises(Refused, match=r"limits\.queueRequests is 5") as refused:
+        await fleet.ask(fleet.request(50, 2))
+    assert (refused.value.why, refused.value.retry_after) == (Why.BUSY, 1.0)
+    go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    fleet.expect(await fleet.ask(fleet.request(51, 2)), 51, 2)
     await fleet.nothing_left()
