@@ -42,13 +42,11 @@ class Upkeep:
         self._identity: ServerIdentity | None = None
         self._settled = time.monotonic()
         self._round = 0
-        self.last_round = time.monotonic()
-        """When the loop last came round, in time.monotonic() seconds: its watchdog."""
 
     async def run(self) -> None:
         """For ever. An outage of the broker ends nothing."""
         while True:
-            self.last_round = started = time.monotonic()
+            started = time.monotonic()
             try:
                 async with asyncio.timeout(GIVE_UP):
                     await self._talk()
