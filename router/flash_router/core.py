@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -17,6 +18,8 @@ class Why(Enum):
     """INVALID_ARGUMENT, 400."""
     NOT_FOUND = "not_found"
     """NOT_FOUND, 404: no such model or request."""
+    CONFLICT = "conflict"
+    """ALREADY_EXISTS, 409: the request_id belongs to another request."""
     BUSY = "busy"
     """RESOURCE_EXHAUSTED with RetryInfo, 429 with Retry-After."""
     UNAVAILABLE = "unavailable"
@@ -38,6 +41,15 @@ class Refused(Exception):
         """Seconds, from the measured drain rate; only for BUSY and UNAVAILABLE."""
         self.field = field
         """The request's field at fault, for INVALID."""
+
+    def again(self) -> Refused:
+        """The same without a traceback, whose frames would keep the request alive."""
+        return Refused(self.why, self.message, retry_after=self.retry_after, field=self.field)
+
+
+on_parting: ContextVar[Callable[[pb.Done], None] | None] = ContextVar("on_parting", default=None)
+"""Who is told what was done so far when the iterator of `Core.generate` is closed before its Done. A front that closes
+it cannot be given another event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,8 @@ class Core(Protocol):
         """Started, Deltas, Done. `deadline` is time.monotonic() seconds.
 
         Raises Refused before the first event only; later trouble ends in Done with ERROR or DEADLINE.
-        Closing the iterator early cancels the request, down to the worker's pages.
+        Closing the iterator early cancels the request, down to the worker's pages: at once without a request_id, with
+        one unless the client is back within some seconds. `on_parting` is told how far it had come.
         """
         ...
 

@@ -38,6 +38,7 @@ class Status:
 STATUSES = {
     Why.INVALID: Status(grpc.StatusCode.INVALID_ARGUMENT, 400, "invalid_request_error", "invalid_value", False),
     Why.NOT_FOUND: Status(grpc.StatusCode.NOT_FOUND, 404, "invalid_request_error", "model_not_found", False),
+    Why.CONFLICT: Status(grpc.StatusCode.ALREADY_EXISTS, 409, "invalid_request_error", "request_id_in_use", False),
     Why.BUSY: Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded", True),
     Why.UNAVAILABLE: Status(grpc.StatusCode.UNAVAILABLE, 503, "service_unavailable_error", "unavailable", True),
     Why.DEADLINE: Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504, "timeout_error", "deadline_exceeded", False),
