@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from flash_router.core import Core, Refused, Why
+from flash_router.core import Core, Refused, Why, on_parting
 from flash_router.recent import Recent
 from flash_router.said import FINISH_NAMES, TIER_NAMES
 
@@ -76,19 +76,25 @@ class Metrics:
         self.registry.register(_CoreCollector(core))
 
     def call(self, front: Front) -> Call:
-        """One request's account: tell it what happens."""
-        return Call(self, front)
+        """The account of the request that this task serves: tell it what happens.
+
+        What the core says when its iterator is closed early reaches it too.
+        """
+        call = Call(self, front)
+        on_parting.set(call.parted)
+        return call
 
 
 class Call:
     """Follows one request. Exactly one of `refused`, `done` and `left` counts, the first that is called."""
 
-    __slots__ = ("_front", "_metrics", "_over", "_started")
+    __slots__ = ("_front", "_metrics", "_over", "_parted", "_started")
 
     def __init__(self, metrics: Metrics, front: Front) -> None:
         self._metrics = metrics
         self._front = front
         self._started: pb.Started | None = None
+        self._parted = pb.Done(finish=pb.CANCELLED)
         self._over = False
 
     def refused(self, refused: Refused) -> None:
@@ -125,12 +131,23 @@ class Call:
             metrics.tpot.labels(tier).observe(max(0.0, done.tpot_ms) / 1000)
         metrics.recent.add(time.time(), self._front, self._started, done)
 
+    def parted(self, done: pb.Done) -> None:
+        """How far the answer had come when the core's iterator was closed. Counts nothing: `left` follows."""
+        self._parted = done
+
     def left(self) -> None:
         """The client went away."""
         if self._end():
             self._metrics.gone.labels(self._front).inc()
             if self._started is not None:
-                self._metrics.recent.add(time.time(), self._front, self._started, pb.Done(finish=pb.CANCELLED))
+                self._metrics.recent.add(time.time(), self._front, self._started, self._left_with())
+
+    def _left_with(self) -> pb.Done:
+        """As this client had it: its end is its going, though the core may go on for a while."""
+        done = pb.Done()
+        done.CopyFrom(self._parted)
+        done.finish = pb.CANCELLED
+        return done
 
     def _end(self) -> bool:
         first = not self._over

@@ -19,13 +19,13 @@ from flash_wire.tasks import end
 from flash_wire.v1 import fleet_pb2_grpc
 from flash_wire.v1 import inference_pb2 as pb
 
-from flash_router.core import CoreStats, ModelInfo, Refused, Why
+from flash_router.core import CoreStats, ModelInfo, Refused, Why, on_parting
 from flash_router.dispatch import Dispatcher, new_job
 from flash_router.jobs import Jobs
 from flash_router.listen import ADVERTISE, address, reachable
 from flash_router.ops import TROUBLE
 from flash_router.roster import Roster
-from flash_router.session import Session
+from flash_router.session import GRACE, Session, digest
 from flash_router.streams import FleetServicer
 from flash_router.texts import Texts
 from flash_router.upkeep import Upkeep
@@ -43,7 +43,7 @@ class Decides(Protocol):
     """Chooses a tier for a request that names none (flash_router.decide.Decider)."""
 
     def decide(self, request: pb.GenerateRequest) -> pb.Decision:
-        """Called once for each request, forced ones too: they count for nothing and cost nothing."""
+        """Called once for each request that names no tier."""
         ...
 
     def explain(self, request: pb.GenerateRequest) -> pb.Decision:
@@ -106,21 +106,27 @@ class RouterCore:
     async def generate(self, request: pb.GenerateRequest, *, deadline: float | None) -> AsyncIterator[pb.GenerateEvent]:
         """Started, Deltas, Done. `deadline` is time.monotonic() seconds.
 
-        A request_id that runs or ended less than two minutes ago is attached to from resume_position. The newest call
-        has the stream: an older one ends with CANCELLED. Closing the iterator that has the stream cancels the request.
+        A request_id that runs, or that ended with tokens less than two minutes ago, is attached to from
+        resume_position. The newest call has the stream: an older one ends with CANCELLED. Closing the iterator that
+        has the stream cancels the request, with a request_id after GRACE seconds in which nobody attached.
         """
         session = self._find(request) or self._open(request, deadline)
+        over = False
         reader = session.attach(request.resume_position)
         try:
             async for event in reader.events():
+                over = event.HasField("done")
                 yield event
         finally:
-            if session.reader is reader:
-                session.reader = None
-                session.finish(pb.CANCELLED, "the client went away")
+            if not over and (told := on_parting.get()) is not None:
+                told(session.so_far())
+            # A router that stops takes no client back.
+            session.leave(reader, GRACE if session.request_id and self._state == "ready" else 0.0)
 
     def _find(self, request: pb.GenerateRequest) -> Session | None:
-        """The session that a request id names. Raises Refused where it should be there and is not."""
+        """The session that a request id names, to attach to. Raises Refused where it should be there and is not, or
+        is another request's.
+        """
         if not request.request_id:
             return None
         session = self._dispatcher.sessions.find(request.tenant, request.request_id)
@@ -131,6 +137,15 @@ class RouterCore:
                 " send it again without resume_position",
                 field="request_id",
             )
+        if session is not None and session.digest != digest(request):
+            raise Refused(
+                Why.CONFLICT,
+                f"request_id {request.request_id!r} belongs to another request, with another prompt or other settings:"
+                " send this one under an id of its own",
+                field="request_id",
+            )
+        if session is not None and session.is_over and not session.is_whole and not request.resume_position:
+            return None  # It broke off, and the client has nothing of it to go on from: it starts anew.
         return session
 
     def _open(self, request: pb.GenerateRequest, deadline: float | None) -> Session:
@@ -238,6 +253,8 @@ class RouterCore:
     async def stop(self, drain: float) -> None:
         """Not ready at once; refuses new requests; serves the rest up to `drain` seconds, then ends them."""
         self._state = "draining"
+        for session in self._dispatcher.sessions:
+            session.give_up()
         await self._dispatcher.sessions.empty(drain)
         for session in self._dispatcher.sessions:
             session.refuse(Refused(Why.UNAVAILABLE, "the router stopped before the answer was over", retry_after=1.0))

@@ -8,6 +8,7 @@ the committed tokens and their text: a slow client finds a longer delta, never a
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,12 @@ from flash_router.crashes import Crashes
 
 if TYPE_CHECKING:
     from flash_router.roster import Revision
+
+
+GRACE = 10.0
+"""Seconds in which a client with a request_id may come back before its request is cancelled: a reconnect takes a client
+1 to 3 s with the usual backoff, a pod that is rescheduled does not come back at all, and the worker's room is taken all
+that time."""
 
 
 class Holder(Protocol):
@@ -46,6 +53,8 @@ class Session:
         self.tier = ""
         self.decision = pb.Decision()
         self.request = request
+        """Empty once the session ended: a prompt can be megabytes."""
+        self.digest = digest(request) if request.request_id else b""
 
         self.revision: Revision | None = None
         self.prompt_ids: list[int] = []
@@ -81,6 +90,8 @@ class Session:
         """The end came from a worker, which ends the job in the broker too once it has the router's word."""
 
         self.reader: Reader | None = None
+        self._away: asyncio.TimerHandle | None = None
+        """Runs while a client that may come back is away."""
         self.on_end: list[Callable[[Session], None]] = []
 
     # -- what the dispatcher fills in
@@ -204,9 +215,32 @@ class Session:
         self.ended = now = time.monotonic()
         if self._decoder is not None and (piece := self._decoder.flush()):
             self.pieces.append(piece)
+        self.done = self._account(now, reason, detail, stop)
+        self.request = pb.GenerateRequest()
+        self._stay()
+        for listener in self.on_end:
+            listener(self)
+        self.on_end.clear()
+        self._wake()
+
+    def so_far(self) -> pb.Done:
+        """The end, or what it would be if the client's going ended it now."""
+        return self.done or self._account(time.monotonic(), pb.CANCELLED)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the end is worth keeping for a late duplicate: a refusal, or an end without a token, is not."""
+        return self.refusal is None and (self.is_whole or bool(self.committed))
+
+    @property
+    def is_whole(self) -> bool:
+        """Ended with a whole answer."""
+        return self.done is not None and self.done.finish in (pb.STOP, pb.LENGTH)
+
+    def _account(self, now: float, reason: pb.FinishReason, detail: str = "", stop: str = "") -> pb.Done:
         tokens = len(self.committed)
         first, last = self.first_token, self.last_token
-        self.done = pb.Done(
+        return pb.Done(
             finish=reason,
             usage=pb.Usage(
                 prompt_tokens=len(self.prompt_ids), completion_tokens=tokens, cached_tokens=self.cached_tokens
@@ -218,14 +252,11 @@ class Session:
             detail=detail or self.note,
             stop=stop,
         )
-        for listener in self.on_end:
-            listener(self)
-        self._wake()
 
     def refuse(self, refusal: Refused) -> None:
         """End it before its first event; after that, end it as Done with the refusal's reason."""
         if not self.is_over and self.began is None:
-            self.refusal = refusal
+            self.refusal = refusal.again()
         self.finish(pb.DEADLINE if refusal.why is Why.DEADLINE else pb.ERROR, refusal.message)
 
     # -- the client's side
@@ -242,11 +273,32 @@ class Session:
                 " send the position of the first token that is missing",
                 field="resume_position",
             )
+        self._stay()
         if self.reader is not None:
             self.reader.replaced = True
             self.reader.wake.set()
         self.reader = Reader(self, position)
         return self.reader
+
+    def leave(self, reader: Reader, grace: float) -> None:
+        """The client of `reader` went away. Cancels the request unless another attaches within `grace` seconds."""
+        if self.reader is not reader:
+            return
+        self.reader = None
+        if grace > 0 and not self.is_over:
+            self._away = asyncio.get_running_loop().call_later(grace, self.give_up)
+        else:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Cancel it where no client is there."""
+        if self.reader is None:
+            self.finish(pb.CANCELLED, "the client went away")
+
+    def _stay(self) -> None:
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
 
     def started(self) -> pb.Started:
         began = self.began if self.began is not None else (self.ended or time.monotonic())
@@ -289,7 +341,7 @@ class Reader:
         while session.began is None and not session.is_over and not self.replaced:
             await self._changed()
         if session.refusal is not None:
-            raise session.refusal
+            raise session.refusal.again()
         yield pb.GenerateEvent(started=session.started())
         while not self.replaced:
             # Read before the delta is taken: an end that comes while the client is slow has its own turn.
@@ -322,6 +374,15 @@ class Reader:
             return None
         logprobs = session.logprobs[first : first + len(ids)] if session.logprobs else ()
         return pb.Delta(first_token=first, token_ids=ids, text=text, logprobs=logprobs)
+
+
+def digest(request: pb.GenerateRequest) -> bytes:
+    """Of all that a request asks for. The id, and where a client is in the answer, are no part of it."""
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(request)
+    asked.ClearField("request_id")
+    asked.ClearField("resume_position")
+    return hashlib.sha256(asked.SerializeToString(deterministic=True)).digest()
 
 
 def refuse(job: str, epoch: int, nonce: str, why: fp.Refuse.Why, detail: str) -> fp.RouterFrame:

@@ -107,9 +107,63 @@ async def test_ended_requests_are_forgotten_by_number(monkeypatch: pytest.Monkey
         session = Session(f"job{number}", request, level="high", deadline=1e12)
         sessions.add(session)
         session.finish(pb.STOP)
+        assert session.request == pb.GenerateRequest()
     assert len(sessions) == 0
     assert sessions.find("t", "r0") is None
     assert sessions.find("t", f"r{KEEP_REQUESTS + 4}") is session
     assert sessions.find("other", f"r{KEEP_REQUESTS + 4}") is None
     monkeypatch.setattr("flash_router.sessions.KEEP_FOR", -1.0)
     assert sessions.find("t", f"r{KEEP_REQUESTS + 4}") is None
+    assert sessions.kept_bytes == 0
+
+
+async def test_ended_requests_are_forgotten_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(name: str, *, tokens: int = 0, text: int = 0) -> Session:
+        session = Session(name, pb.GenerateRequest(request_id=name), level="high", deadline=1e12)
+        sessions.add(session)
+        session.committed, session.pieces = [7] * tokens, ["x" * text]
+        session.finish(pb.STOP)
+        return session
+
+    sessions = Sessions()
+    monkeypatch.setattr("flash_router.sessions.KEEP_BYTES", 1_000_000)
+    for number in range(10):
+        ended(f"tokens{number}", tokens=10_000)
+    assert 700_000 < sessions.kept_bytes <= 1_000_000
+    assert sessions.find("", "tokens0") is None
+    assert sessions.find("", "tokens9") is not None
+    ended("text", text=200_000)
+    assert sessions.find("", "tokens8") is None, "text counts as tokens do"
+    assert sessions.find("", "text") is not None
+    ended("huge", text=2_000_000)
+    assert sessions.find("", "huge") is None
+    assert sessions.kept_bytes == 0
+
+
+@pytest.mark.parametrize("end", ["refused", "cancelled", "deadline", "error"])
+async def test_an_end_without_tokens_is_not_kept(end: str) -> None:
+    sessions = Sessions()
+    request = pb.GenerateRequest(request_id="r", prompt="x" * 1_000_000)
+    session = Session("job", request, level="high", deadline=1e12)
+    sessions.add(session)
+    if end == "refused":
+        session.refuse(Refused(Why.BUSY, "full"))
+    else:
+        session.finish({"cancelled": pb.CANCELLED, "deadline": pb.DEADLINE, "error": pb.ERROR}[end])
+    assert sessions.find("", "r") is None
+    assert sessions.kept_bytes == 0
+    assert session.request.ByteSize() == 0
+
+
+async def test_a_new_start_under_an_id_replaces_what_was_kept() -> None:
+    sessions = Sessions()
+    made = []
+    for job in ("first", "second"):
+        made.append(Session(job, pb.GenerateRequest(request_id="r"), level="high", deadline=1e12))
+        sessions.add(made[-1])
+        made[-1].committed = [1, 2, 3]
+        made[-1].finish(pb.CANCELLED)
+        if job == "first":
+            size = sessions.kept_bytes
+    assert sessions.find("", "r") is made[1]
+    assert sessions.kept_bytes == size

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from flash_router.core import Refused, Why
+from flash_router.session import Session
 from flash_wire.fleet import set_desired, snapshot
 from flash_wire.v1 import inference_pb2 as pb
 from support.link_fleet import FLEET, LinkFleet, until, until_async
@@ -179,8 +180,12 @@ async def test_max_wait_ends_a_queued_request(fleet: LinkFleet) -> None:
 
 
 @pytest.mark.parametrize("state", ["held", "queued", "prompted", "streaming"])
-@pytest.mark.parametrize("how", ["closed", "asked"])
-async def test_cancel_at_every_state_frees_everything(fleet: LinkFleet, state: str, how: str) -> None:
+@pytest.mark.parametrize("how", ["closed", "asked", "not back"])
+async def test_cancel_at_every_state_frees_everything(
+    fleet: LinkFleet, state: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client without a request_id goes away; it asks for the end; one with an id is not back within the grace."""
+    monkeypatch.setattr("flash_router.service.GRACE", 0.5)
     core = await fleet.router()
     if state == "held":
         await set_desired(fleet.broker, FLEET, {"flash": 1})
@@ -192,11 +197,14 @@ async def test_cancel_at_every_state_frees_everything(fleet: LinkFleet, state: s
         blocker = asyncio.create_task(fleet.ask(fleet.request(1, 5)))
         await until(lambda: worker.engine.running, "the blocker")
     seen: list[int] = []
-    request = fleet.request(2, 1500, request_id="mine", tenant="t")
+    request = fleet.request(2, 1500, request_id="" if how == "closed" else "mine", tenant="t")
     task = asyncio.create_task(fleet.ask(request, on_tokens=seen.append))
-    await until(lambda: core._dispatcher.sessions.find("t", "mine"), "the session")
-    session = core._dispatcher.sessions.find("t", "mine")
-    assert session is not None
+
+    def mine() -> list[Session]:
+        return [session for session in core._dispatcher.sessions if session.tenant == "t"]
+
+    await until(mine, "the session")
+    [session] = mine()
     line = core._dispatcher.lines[session]
     await until(
         {
@@ -215,6 +223,9 @@ async def test_cancel_at_every_state_frees_everything(fleet: LinkFleet, state: s
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        assert session.is_over is (how == "closed")
+        await until(lambda: session.is_over, "the end of the grace", 5.0)
+    assert session.done.finish == pb.CANCELLED
     assert await core.cancel("mine", "t") is False
     assert await core.cancel("mine", "another tenant") is False
     if worker:
