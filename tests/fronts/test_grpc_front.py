@@ -116,6 +116,7 @@ def test_a_blocking_client(threaded) -> None:
     [
         (Refused(Why.INVALID, "prompt is too long", field="prompt"), grpc.StatusCode.INVALID_ARGUMENT),
         (Refused(Why.NOT_FOUND, "no such model"), grpc.StatusCode.NOT_FOUND),
+        (Refused(Why.CONFLICT, "the id is another's"), grpc.StatusCode.ALREADY_EXISTS),
         (Refused(Why.BUSY, "the queue is full", retry_after=2.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
         (Refused(Why.UNAVAILABLE, "no worker"), grpc.StatusCode.UNAVAILABLE),
         (Refused(Why.DEADLINE, "too late"), grpc.StatusCode.DEADLINE_EXCEEDED),

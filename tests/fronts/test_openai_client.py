@@ -120,6 +120,7 @@ def test_models(client) -> None:
     [
         (Refused(Why.INVALID, "prompt is too long", field="prompt"), openai.BadRequestError, "invalid_value"),
         (Refused(Why.NOT_FOUND, "no model"), openai.NotFoundError, "model_not_found"),
+        (Refused(Why.CONFLICT, "the id is another's"), openai.ConflictError, "request_id_in_use"),
         (Refused(Why.BUSY, "full", retry_after=2.1), openai.RateLimitError, "rate_limit_exceeded"),
         (Refused(Why.UNAVAILABLE, "none", retry_after=0.2), openai.InternalServerError, "unavailable"),
         (Refused(Why.DEADLINE, "late"), openai.InternalServerError, "deadline_exceeded"),

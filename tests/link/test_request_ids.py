@@ -8,11 +8,14 @@ import gc
 import weakref
 from typing import Any
 
+import grpc
+import httpx
 import pytest
 from flash_router.core import Refused, Why
-from flash_router.metrics import Metrics
 from flash_router.session import Session
 from flash_wire.v1 import inference_pb2 as pb
+from flash_wire.v1 import inference_pb2_grpc
+from support.fronts import serving
 from support.link_fleet import Answer, LinkFleet, LocalWorker, until
 from support.scripted_engine import Script, answer
 
@@ -183,29 +186,36 @@ async def test_refused_requests_leave_nothing_in_memory(fleet: LinkFleet, monkey
 
 
 @pytest.mark.parametrize("request_id", ["", "mine"])
-async def test_the_account_of_a_client_that_left_has_its_figures(fleet: LinkFleet, request_id: str) -> None:
+@pytest.mark.parametrize("front", ["grpc", "http"])
+async def test_the_dashboard_has_the_figures_of_a_client_that_left(
+    fleet: LinkFleet, front: str, request_id: str
+) -> None:
     core = await fleet.router()
     await fleet.worker("w0", Script(step=0.005))
-    metrics = Metrics(core)
     request = fleet.request(9, 1500, request_id=request_id)
-
-    async def serve() -> None:
-        """As a front does."""
-        call = metrics.call("grpc")
-        try:
-            async with contextlib.aclosing(core.generate(request, deadline=None)) as events:
-                async for event in events:
-                    if event.HasField("started"):
-                        call.started(event.started)
-        except asyncio.CancelledError:
-            call.left()
-            raise
-
-    task = asyncio.create_task(serve())
-    await until(lambda: [s for s in core._dispatcher.sessions if len(s.committed) > 10], "some tokens")
-    await leave(task)
-    [row] = metrics.recent.rows()
+    async with serving(core) as fronts:
+        fleet._cores.remove(core)  # `serving` stops it
+        if front == "grpc":
+            async with grpc.aio.insecure_channel(fronts.grpc) as channel:
+                call = inference_pb2_grpc.InferenceStub(channel).Generate(request)
+                tokens = 0
+                async for event in call:
+                    tokens += len(event.delta.token_ids)
+                    if tokens > 10:
+                        break
+                call.cancel()
+        else:
+            body = {"model": "chat", "prompt": request.prompt, "max_tokens": 1500, "ignore_eos": True, "stream": True}
+            body |= {"request_id": request_id} if request_id else {}
+            async with (
+                httpx.AsyncClient() as client,
+                client.stream("POST", f"{fronts.http}/v1/completions", json=body) as got,
+            ):
+                await until(lambda: [s for s in core._dispatcher.sessions if len(s.committed) > 10], "some tokens")
+                assert got.status_code == 200
+        await until(lambda: fronts.metrics.recent.rows(), "the row")
+        [row] = fronts.metrics.recent.rows()
     assert row["finish"] == "cancelled"
-    assert row["completionTokens"] > 10
+    assert 10 < row["completionTokens"] < 1500
     assert row["promptTokens"] > 0
     assert 0 < row["ttftMs"] <= row["totalMs"]

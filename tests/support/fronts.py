@@ -1,4 +1,4 @@
-"""Both fronts over a fake core, on free ports of the loopback address."""
+"""Both fronts over a core, a fake one or a real one, on free ports of the loopback address."""
 
 from __future__ import annotations
 
