@@ -62,7 +62,7 @@ def test_guarded_encoding_equals_the_plain_one(any_model: TextModel, chat: list[
         chat = [(role, content.replace(word, "-")) for role, content in chat]
     template = any_model._template
     assert template is not None
-    plain = any_model._ids(template.render(chat), "messages", add_special_tokens=False)
+    plain = any_model._ids(template.render(chat), "messages", None, add_special_tokens=False)
     assert any_model._controls.encode(chat, template.render) == plain
     assert any_model.encode_chat(chat) == plain
 

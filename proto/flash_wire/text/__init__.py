@@ -4,8 +4,8 @@
 pure function of the ids and the stop strings, so that the router and the worker get the same.
 """
 
-from flash_wire.text.errors import TextError
+from flash_wire.text.errors import TextError, TooLong
 from flash_wire.text.model import TextModel
 from flash_wire.text.stream import StreamDecoder, check_stops
 
-__all__ = ["StreamDecoder", "TextError", "TextModel", "check_stops"]
+__all__ = ["StreamDecoder", "TextError", "TextModel", "TooLong", "check_stops"]

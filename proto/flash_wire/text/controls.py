@@ -67,8 +67,13 @@ class Controls:
         """Whether a message holds a control token, or the beginning or end of one at its edge."""
         return any(self._finder(role).finds(text) for role, content in messages for text in self._forms(content))
 
-    def encode(self, messages: Sequence[Message], render: Callable[[Sequence[Message]], str]) -> list[int]:
-        """Ids of the rendered chat, with the messages' control tokens as plain text."""
+    def encode(
+        self,
+        messages: Sequence[Message],
+        render: Callable[[Sequence[Message]], str],
+        check: Callable[[str], None] = lambda text: None,
+    ) -> list[int]:
+        """Ids of the rendered chat, with the messages' control tokens as plain text. `check` may refuse its length."""
         everything = "".join(content for _, content in messages)
         unused = (chr(code) for code in _MARKS if chr(code) not in everything)
         mark, swap = next(unused), next(unused)
@@ -78,6 +83,7 @@ class Controls:
         unmarked = named.replace(mark, "")
         for text, alias in self._aliases.items():
             unmarked = unmarked.replace(swap + alias, text)
+        check(unmarked)
         ids = encode(tokenizer, unmarked, "messages", add_special_tokens=False)
         controls = set(self._ids.values())
         if sum(number in controls for number in ids) != count:

@@ -13,8 +13,9 @@ from tokenizers import Tokenizer
 
 from flash_wire.text.chat import ChatTemplate, Message
 from flash_wire.text.controls import Controls, encode
-from flash_wire.text.errors import TextError
+from flash_wire.text.errors import TextError, TooLong
 from flash_wire.text.folder import MAX_FILE, read_folder
+from flash_wire.text.longest import bound_of
 from flash_wire.text.pieces import Pieces, RunningText
 
 END_NAMES = frozenset({
@@ -44,6 +45,7 @@ class TextModel:
             raise TextError("tokenizer.json: the vocabulary is empty: copy the file again")
         self.vocab_size = max(vocab.values()) + 1
         """One more than the largest id. A model's output may be wider: ids beyond have no text."""
+        self.bound = bound_of(data, vocab, added.values())
         special = {number for number, token in added.items() if token.special}
         names = END_NAMES - ({"<|end|>"} if "<|return|>" in vocab else set())  # there it only ends a part of a turn
         stops = {vocab[text] for text in stop_tokens if text in vocab}
@@ -90,16 +92,18 @@ class TextModel:
     def has_template(self) -> bool:
         return self._template is not None
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         """A raw prompt. Special tokens written in it are read as such; the beginning-of-text id is added where the
-        model wants one. Raises ValueError for text that is not valid Unicode."""
-        return self._ids(text, "prompt", add_special_tokens=True)
+        model wants one. Raises ValueError for text that is not valid Unicode, and TooLong, a ValueError, before any
+        work for a text whose length shows that it has more than `most` tokens."""
+        return self._ids(text, "prompt", most, add_special_tokens=True)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], most: int | None = None) -> list[int]:
         """(role, content) messages through the model's template, with the beginning of the answer at the end.
 
         Control tokens inside a content are plain text: no message can end its turn or speak for another role.
         Raises ValueError that names the message at fault, or says to use a prompt where the model has no template.
+        Raises TooLong as `encode` does.
         """
         if self._template is None:
             raise ValueError("messages: this model has no chat template: send prompt instead")
@@ -107,17 +111,23 @@ class TextModel:
         for number, (role, content) in enumerate(messages, 1):
             _check_unicode(content, f"message {number} ({role})")
         if self._controls.found_in(messages):
-            return self._controls.encode(messages, self._template.render)
-        return self._ids(self._template.render(messages), "messages", add_special_tokens=False)
+            return self._controls.encode(messages, self._template.render, lambda text: self._check_length(text, most))
+        return self._ids(self._template.render(messages), "messages", most, add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of an answer. Special and unknown ids add nothing; broken UTF-8 becomes U+FFFD."""
         text = RunningText(self.pieces)
         return "".join([text.add(number) for number in ids]) + text.end()
 
-    def _ids(self, text: str, what: str, add_special_tokens: bool) -> list[int]:
+    def _ids(self, text: str, what: str, most: int | None, *, add_special_tokens: bool) -> list[int]:
+        self._check_length(text, most)
         _check_unicode(text, what)
         return encode(self._tokenizer, text, what, add_special_tokens)
+
+    def _check_length(self, text: str, most: int | None) -> None:
+        """Of a text as the tokenizer gets it. Raises TooLong."""
+        if most is not None and len(text) > most and (at_least := self.bound.least(text)) > most:
+            raise TooLong(len(text), at_least)
 
 
 def _located(
