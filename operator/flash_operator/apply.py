@@ -120,11 +120,10 @@ class Applier:
 
     async def _delete(self, key: Key, family: Family, wanted: set[tuple[str, str]]) -> int:
         """Only what carries our labels and has this FlashDeployment as its controller."""
-        owner = family.deployment["metadata"]["uid"] if family.deployment else ""
         unwanted = [
             (kind, name, seen)
             for (kind, name), seen in family.children.items()
-            if kind in APPLIED and (kind, name) not in wanted and seen.owner_uid == owner
+            if kind in APPLIED and (kind, name) not in wanted and seen.owner_uid == family.uid
         ]
         used: set[str] = set()
         if any(kind == CONFIG_MAP.kind for kind, _, _ in unwanted):

@@ -24,7 +24,7 @@ _WATCH_S = 120
 """A watch is asked again this often; kopf drops one that is silent for 70 s before that."""
 SILENT_S = 300.0
 """No watch asked for this long: its task is dead."""
-_CHILD_S = 0.2
+_CHILD_S = 0.5
 """Children change in bursts: one reconcile for all of a burst."""
 _CHUNK = 250
 

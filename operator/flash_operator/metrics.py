@@ -44,6 +44,13 @@ class Metrics:
             ["verb", "resource", "reason"],
             registry=self.registry,
         )
+        self.call_seconds = Histogram(
+            "flashfleet_operator_api_call_duration_seconds",
+            "Time of one call of the API server.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
         self.events = Counter(
             "flashfleet_operator_watch_events", "Events of the watches.", ["resource"], registry=self.registry
         )
@@ -52,7 +59,8 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
-    def told(self, verb: str, resource: Resource, reason: str, _seconds: float) -> None:
+    def told(self, verb: str, resource: Resource, reason: str, seconds: float) -> None:
+        self.call_seconds.labels(verb).observe(seconds)
         self.calls.labels(verb, resource.plural, reason).inc()
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:

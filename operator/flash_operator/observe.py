@@ -54,12 +54,17 @@ class Seen:
     applied_hash: str
     digest: bytes
     """Of labels, annotations, owner and spec or data: what an apply could change."""
-    view: Body
-    """The part that plan and status read, in Kubernetes' own shape."""
+    seen: bytes
+    """The part that plan and status read, as JSON: a tenth of what it is as objects."""
     owns_replicas: bool = False
     """Whether `spec.replicas` is ours by a former apply."""
     packed: bytes | None = None
     """The content behind the digest, until somebody has compared it."""
+
+    @property
+    def view(self) -> Body:
+        """What plan and status read, in Kubernetes' own shape."""
+        return dict(json.loads(self.seen))
 
     def content(self) -> Body | None:
         return None if self.packed is None else dict(json.loads(zlib.decompress(self.packed)))
@@ -69,8 +74,21 @@ class Seen:
 class Family:
     """A FlashDeployment (None when it is gone or not seen yet) and its children by (kind, name)."""
 
-    deployment: Body | None = None
+    uid: str = ""
+    version: int = 0
+    packed: bytes | None = None
+    ready: tuple[str, str] = ("", "")
+    """(status, reason) of its Ready condition."""
     children: dict[tuple[str, str], Seen] = field(default_factory=dict)
+
+    @property
+    def deployment(self) -> Body | None:
+        """A copy."""
+        if self.packed is None:
+            return None
+        body = dict(json.loads(zlib.decompress(self.packed)))
+        body["metadata"]["resourceVersion"] = str(self.version)
+        return body
 
     def views(self, kind: str) -> list[Body]:
         return [seen.view for (found, _), seen in sorted(self.children.items()) if found == kind]
@@ -85,7 +103,7 @@ class World:
 
     def keys(self) -> list[Key]:
         """FlashDeployments that exist."""
-        return [key for key, family in self._families.items() if family.deployment is not None]
+        return [key for key, family in self._families.items() if family.packed is not None]
 
     def family(self, key: Key) -> Family:
         return self._families.get(key) or Family()
@@ -112,7 +130,7 @@ class World:
         if known and known.digest == seen.digest:
             if known.packed is None:
                 seen.packed = None  # compared already
-            if known.view == seen.view and known.uid == seen.uid:
+            if known.seen == seen.seen and known.uid == seen.uid:
                 return None
         return key
 
@@ -120,11 +138,9 @@ class World:
         """An object is gone. With `uid`, only if it is still that one."""
         if resource is DEPLOYMENT_OF_OURS:
             family = self._families.get((namespace, name))
-            if family is None or family.deployment is None:
+            if family is None or family.packed is None or uid not in (None, family.uid):
                 return None
-            if uid is not None and family.deployment["metadata"]["uid"] != uid:
-                return None
-            family.deployment = None
+            family.packed = None
             self._prune((namespace, name))
             return (namespace, name)
         owner = self._owners.get((resource.kind, namespace, name))
@@ -143,9 +159,8 @@ class World:
         found: dict[Entry, int] = {}
         for (namespace, owner), family in self._families.items():
             if resource is DEPLOYMENT_OF_OURS:
-                if family.deployment is not None:
-                    meta = family.deployment["metadata"]
-                    found[namespace, owner, meta["uid"]] = int(meta["resourceVersion"])
+                if family.packed is not None:
+                    found[namespace, owner, family.uid] = family.version
                 continue
             for (kind, name), seen in family.children.items():
                 if kind == resource.kind:
@@ -156,26 +171,28 @@ class World:
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
         family = self._families.setdefault(key, Family())
-        known = family.deployment
-        body = {name: part for name, part in body.items() if name in ("metadata", "spec", "status")}
-        body["metadata"] = {name: part for name, part in meta.items() if name != "managedFields"}
-        body |= {"apiVersion": DEPLOYMENT_OF_OURS.api_version, "kind": DEPLOYMENT_OF_OURS.kind}
-        if known and known["metadata"]["uid"] == meta["uid"]:
-            if int(known["metadata"]["resourceVersion"]) >= int(meta["resourceVersion"]):
-                return None
-            family.deployment = body
-            return key if _without_version(known) != _without_version(body) else None
-        family.deployment = body
-        return key
+        version = int(meta["resourceVersion"])
+        same = family.packed is not None and family.uid == meta["uid"]
+        if same and family.version >= version:
+            return None
+        kept = {name: part for name, part in body.items() if name in ("metadata", "spec", "status")}
+        kept["metadata"] = {name: meta[name] for name in meta if name not in ("managedFields", "resourceVersion")}
+        kept |= {"apiVersion": DEPLOYMENT_OF_OURS.api_version, "kind": DEPLOYMENT_OF_OURS.kind}
+        packed = zlib.compress(_json(kept), 1)
+        news = not same or packed != family.packed
+        family.uid, family.version, family.packed = meta["uid"], version, packed
+        conditions = (body.get("status") or {}).get("conditions") or []
+        family.ready = next(((c["status"], c["reason"]) for c in conditions if c["type"] == "Ready"), ("", ""))
+        return key if news else None
 
     def _prune(self, key: Key) -> None:
         family = self._families[key]
-        if family.deployment is None and not family.children:
+        if family.packed is None and not family.children:
             del self._families[key]
 
 
-def _without_version(body: Body) -> Body:
-    return body | {"metadata": {name: part for name, part in body["metadata"].items() if name != "resourceVersion"}}
+def _json(body: Body) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _seen(resource: Resource, body: Body) -> Seen:
@@ -190,20 +207,20 @@ def _seen(resource: Resource, body: Body) -> Seen:
     owner = next((ref["uid"] for ref in meta.get("ownerReferences") or [] if ref.get("controller")), "")
     # Nobody applies pods, so nothing is kept for a comparison.
     applied = resource is not POD
-    text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode() if applied else b""
+    text = _json(content) if applied else b""
     return Seen(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
         owner_uid=owner,
         applied_hash=annotations.get(APPLIED_HASH, ""),
         digest=blake2b(text, digest_size=16).digest(),
-        view=_VIEWS[resource.kind](body),
+        seen=_json(_VIEWS[resource.kind](body)),
         owns_replicas=resource is DEPLOYMENT and _owns_replicas(meta),
         packed=zlib.compress(text, 1) if applied else None,
     )
 
 
-# -- views: literal keys, so that thousands of objects share them ---------------------------------------------------
+# -- views ----------------------------------------------------------------------------------------------------------
 
 
 def _metadata(meta: Body) -> Body:

@@ -28,7 +28,7 @@ from flash_operator.plan import CLUSTER, Observed, Plan, Running, plan
 
 _BLIP_S = 10.0
 """An outage of the queue that is shorter than this is not told: it changes nothing for those who serve."""
-_UNREADY_S = 30.0
+_UNREADY_S = 120.0
 """Some troubles show by time alone: a container that is made for minutes."""
 _log = logging.getLogger("flash_operator.reconcile")
 
@@ -84,7 +84,7 @@ class Reconciler:
             await self._tell(key, body, deployment, wanted, objects, address, reading)
         if writes:
             self._explain(body, wanted, decisions)
-        ready = self._is_ready(key)
+        ready = self._world.family(key).ready[0] == "True"
         self._read_fleet(key, address, wanted, urgent=not ready or _moves(wanted, decisions))
         if failure is not None:
             raise failure
@@ -174,8 +174,8 @@ class Reconciler:
         self._world.put(DEPLOYMENT_OF_OURS, answer)
 
     def _explain(self, body: Body, wanted: Plan, decisions: dict[str, scale.Decision]) -> None:
-        for sentence in wanted.sentences:
-            self._events.tell(body, "Planned", sentence)
+        if wanted.sentences:
+            self._events.tell(body, "Planned", "; ".join(wanted.sentences))
         for tier, decision in decisions.items():
             if decision.why:
                 self._events.tell(body, "Scaled", f"{tier}: {decision.why}")
@@ -186,11 +186,6 @@ class Reconciler:
             self._fleets.watch(key, address.url, wanted.desired, urgent=urgent)
         else:
             self._fleets.forget(key)
-
-    def _is_ready(self, key: Key) -> bool:
-        body = self._world.family(key).deployment or {}
-        conditions = (body.get("status") or {}).get("conditions") or []
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def _forget(self, key: Key, family: Family) -> None:
         self._memories.pop(key, None)

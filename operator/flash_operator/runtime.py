@@ -230,8 +230,4 @@ class Runtime:
         )
 
     def _states(self) -> list[str]:
-        states = []
-        for key in self.world.keys():  # noqa: SIM118 - not a mapping
-            conditions = ((self.world.family(key).deployment or {}).get("status") or {}).get("conditions") or []
-            states.append(next((c.get("reason", "") for c in conditions if c.get("type") == "Ready"), "Unknown"))
-        return states
+        return [self.world.family(key).ready[1] or "Unknown" for key in self.world.keys()]  # noqa: SIM118
