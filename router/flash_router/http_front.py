@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from flash_router import openai_out
 from flash_router.core import Core, ModelInfo, Refused, Why
 from flash_router.http_answer import Answer, error_response
+from flash_router.http_body import BODY_WITHIN, MAX_BODY, Bodies, BodyTooLong
 from flash_router.json_values import read_json
 from flash_router.metrics import Call, Metrics
 from flash_router.openai_types import Ask, read_chat, read_completion
@@ -24,11 +24,6 @@ from flash_router.ops_front import ReadFleet, ops_routes
 from flash_router.said import UNEXPECTED
 from flash_router.validate import refuse
 
-MAX_BODY = 16 * 1024 * 1024
-"""Bytes of one request; text and ids within it have bounds of their own in `validate`."""
-MAX_DISCARDED = 8 * MAX_BODY
-BODY_WITHIN = 30.0
-"""Seconds that a client has to send its body."""
 MAX_TIMEOUT = 24 * 3600.0
 _log = logging.getLogger("flash_router.http")
 _Read = Callable[[Mapping[str, Any], Mapping[str, str]], Ask]
@@ -47,15 +42,16 @@ def build_app(core: Core, metrics: Metrics, read_fleet: ReadFleet | None = None)
 
 def _openai_routes(core: Core, metrics: Metrics) -> APIRouter:
     routes = APIRouter(prefix="/v1")
+    bodies = Bodies()
     since = int(time.time())
 
     @routes.post("/chat/completions")
     async def chat(request: Request) -> Response:
-        return await _answer(core, metrics.call("http"), request, read_chat)
+        return await _answer(core, metrics.call("http"), request, bodies, read_chat)
 
     @routes.post("/completions")
     async def completions(request: Request) -> Response:
-        return await _answer(core, metrics.call("http"), request, read_completion)
+        return await _answer(core, metrics.call("http"), request, bodies, read_completion)
 
     @routes.get("/models")
     async def models() -> Response:
@@ -78,16 +74,15 @@ def _openai_routes(core: Core, metrics: Metrics) -> APIRouter:
     return routes
 
 
-async def _answer(core: Core, call: Call, request: Request, read: _Read) -> Response:
+async def _answer(core: Core, call: Call, request: Request, bodies: Bodies, read: _Read) -> Response:
     try:
         _check_content_type(request)
-        body = await _read_body(request)
-        ask = read(read_json(body), request.headers)
+        ask = await bodies.read(request, lambda body: read(read_json(body), request.headers))
         return Answer(core, ask, _deadline(request), call)
     except Refused as refused:
         call.refused(refused)
         return error_response(refused)
-    except _BodyTooLong:
+    except BodyTooLong:
         why = Refused(Why.INVALID, f"the body has more than {MAX_BODY} bytes: send less text")
         call.refused(why)
         return error_response(why, status=413, code="request_too_large", headers={"connection": "close"})
@@ -106,28 +101,6 @@ def _check_content_type(request: Request) -> None:
     kind = given.partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         refuse("content-type", f"is {given[:60]!r}: send the header content-type: application/json")
-
-
-class _BodyTooLong(Exception):
-    pass
-
-
-async def _read_body(request: Request) -> bytes:
-    parts: list[bytes] = []
-    total = 0
-    async with asyncio.timeout(BODY_WITHIN):
-        async for part in request.stream():
-            total += len(part)
-            if total > MAX_BODY:
-                # A client reads the answer only after it has sent its body: drop the rest of a moderate one.
-                parts.clear()
-                if total > MAX_DISCARDED:
-                    break
-            else:
-                parts.append(part)
-    if total > MAX_BODY:
-        raise _BodyTooLong
-    return b"".join(parts)
 
 
 def _deadline(request: Request) -> float | None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 
 from flash_wire.room import footprint, longest_answer
+from flash_wire.text import TooLong
 from flash_wire.v1 import inference_pb2 as pb
 
 from flash_router.core import Refused, Why
+from flash_router.desk import Desk, Room
 from flash_router.roster import Revision
 
 AT_ONCE = 8_000
 """Characters that are tokenised on the event loop (about 2 ms); longer texts go to a thread."""
+MOST_AT_ONCE = 32_000_000
+"""Characters of the longer texts that wait for those threads: eight of the longest, some tens of seconds of work."""
+_desk = Desk("tokenise")
+_room = Room(MOST_AT_ONCE, "characters of long prompts")
 
 
 def size_of(request: pb.GenerateRequest) -> int:
@@ -25,6 +30,8 @@ def size_of(request: pb.GenerateRequest) -> int:
 async def tokenise(request: pb.GenerateRequest, revision: Revision) -> list[int]:
     """Raises Refused(INVALID) where the model cannot take such a prompt."""
     if request.HasField("prompt_ids"):
+        if len(request.prompt_ids.ids) > _limit(revision):
+            raise _too_long("prompt_ids", f"is {len(request.prompt_ids.ids)} tokens long", revision)
         ids = list(request.prompt_ids.ids)
         if (top := max(ids, default=0)) >= revision.text.vocab_size:
             raise Refused(
@@ -40,13 +47,31 @@ async def tokenise(request: pb.GenerateRequest, revision: Revision) -> list[int]
             f"the model of tier {revision.tier} has no chat template: send the text as prompt instead of messages",
             field="messages",
         )
+    source = source_of(request)
     try:
-        if _characters(request) <= AT_ONCE:
+        if (size := _characters(request)) <= AT_ONCE:
             return _encode(request, revision)
-        return await asyncio.to_thread(_encode, request, revision)
+        with _room.holding(size):
+            return await _desk.do(lambda: _encode(request, revision))
+    except TooLong as error:
+        what = f"has {error.characters} characters, which are at least {error.at_least} tokens"
+        raise _too_long(source, what, revision) from None
     except ValueError as error:
-        field = "messages" if request.messages else "prompt"
-        raise Refused(Why.INVALID, f"{field} cannot be turned into tokens: {error}", field=field) from None
+        raise Refused(Why.INVALID, f"{source} cannot be turned into tokens: {error}", field=source) from None
+
+
+def _limit(revision: Revision) -> int:
+    """Tokens of prompt and answer together."""
+    return min(revision.max_model_len or revision.kv_tokens, revision.kv_tokens)
+
+
+def _too_long(source: str, what: str, revision: Revision) -> Refused:
+    return Refused(
+        Why.INVALID,
+        f"{source} {what}, and tier {revision.tier} takes at most {_limit(revision)}, prompt and answer together: send"
+        " a shorter one",
+        field=source,
+    )
 
 
 def source_of(request: pb.GenerateRequest) -> str:
@@ -66,13 +91,7 @@ def fit(asked: pb.Sampling, prompt_ids: list[int], revision: Revision, source: s
     if prompt == 0:
         raise Refused(Why.INVALID, f"{source} has no tokens: write what the model is to go on from", field=source)
     if most < 1:
-        limit = min(revision.max_model_len or revision.kv_tokens, revision.kv_tokens)
-        raise Refused(
-            Why.INVALID,
-            f"{source} is {prompt} tokens long, and tier {revision.tier} takes at most {limit}, prompt and answer"
-            " together: send a shorter one",
-            field=source,
-        )
+        raise _too_long(source, f"is {prompt} tokens long", revision)
     max_tokens = asked.max_tokens if asked.HasField("max_tokens") else most
     if max_tokens > most:
         want = footprint(prompt, max_tokens, block_size=revision.block_size)
@@ -120,6 +139,7 @@ def _characters(request: pb.GenerateRequest) -> int:
 
 
 def _encode(request: pb.GenerateRequest, revision: Revision) -> list[int]:
+    most = _limit(revision)
     if request.messages:
-        return revision.text.encode_chat([(message.role, message.content) for message in request.messages])
-    return revision.text.encode(request.prompt)
+        return revision.text.encode_chat([(message.role, message.content) for message in request.messages], most)
+    return revision.text.encode(request.prompt, most)
