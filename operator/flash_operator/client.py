@@ -16,7 +16,7 @@ from flash_operator.connection import Connection
 FIELD_MANAGER = "flashfleet-operator"
 _CALL_S = 15.0
 _CONNECTIONS = 16
-_PAGE = 500
+_PAGE = 1000
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Body = dict[str, Any]
@@ -99,7 +99,7 @@ class Client:
     async def pages(
         self, resource: Resource, namespace: str | None, *, labels: str = "", metadata_only: bool = False
     ) -> AsyncIterator[list[Body]]:
-        """All objects, at most 500 at a time. The items of a list carry no kind; `metadata_only` spares the rest."""
+        """All objects, at most 1000 at a time. The items of a list carry no kind; `metadata_only` spares the rest."""
         query = {"limit": str(_PAGE)} | ({"labelSelector": labels} if labels else {})
         while True:
             answer = await self._call(
