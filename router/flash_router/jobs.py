@@ -7,11 +7,10 @@ import time
 from flash_wire.broker.client import Broker
 from flash_wire.broker.types import AdmitLimits, Enqueued, Job, Pool, Released, Restored
 from flash_wire.room import need
+from flash_wire.stream import LEASE_MS
 
 from flash_router.session import Session
 
-LEASE_MS = 3000
-"""Of a job that is restored: what a worker's beat would give it."""
 UNLIMITED = AdmitLimits(queue_tokens=0, queue_requests=0, tenant_tokens=0)
 """For a request that was admitted once: a loss of the broker does not throw it out."""
 

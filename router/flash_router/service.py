@@ -15,6 +15,7 @@ from flash_wire.broker.connect import connect
 from flash_wire.broker.types import Level
 from flash_wire.fleet import RouterRecord, withdraw
 from flash_wire.settings import TIERS, RouterLive, RouterStatic, hash_of, to_json
+from flash_wire.stream import MAX_FRAME
 from flash_wire.tasks import end
 from flash_wire.v1 import fleet_pb2_grpc
 from flash_wire.v1 import inference_pb2 as pb
@@ -32,8 +33,6 @@ from flash_router.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
-MAX_FRAME = 64 * 1024 * 1024
-"""Bytes of one frame: the tokenizer of a large vocabulary has about 20 MB."""
 LAST_WORDS = 3.0
 """Seconds for the broker's last operations when the router stops."""
 TIER_NAMES: dict[int, str] = {pb.FLASH: "flash", pb.STANDARD: "standard"}

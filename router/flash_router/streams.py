@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 from flash_wire import PROTOCOL
 from flash_wire.settings import TIERS
+from flash_wire.stream import ALIVE_EVERY, SILENCE
 from flash_wire.tasks import end
 from flash_wire.text import TextModel
 from flash_wire.v1 import fleet_pb2 as fp
@@ -24,9 +25,6 @@ from flash_router.texts import Texts
 
 log = logging.getLogger(__name__)
 
-ALIVE_EVERY = 1.0
-SILENCE = 5.0
-"""Seconds without a frame after which either side closes the stream."""
 HELLO_WITHIN = 30.0
 """Seconds for Hello and, where asked for, TextAssets."""
 MOST_WAITING = 10_000

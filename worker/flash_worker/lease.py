@@ -15,6 +15,7 @@ from typing import Protocol
 
 from flash_wire.broker.client import Broker
 from flash_wire.broker.types import Held, Level, Pool
+from flash_wire.stream import LEASE_MS
 from flash_wire.tasks import end
 from flash_wire.v1 import fleet_pb2 as fp
 from flash_wire.v1 import inference_pb2 as pb
@@ -28,7 +29,6 @@ from flash_worker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 
-LEASE_MS = 3000
 OWNER_WITHIN = 2.0
 """Seconds that a job may wait here for the link to its router; then another worker gets it."""
 STAND_BACK = 1.0

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 from flash_wire import PROTOCOL
 from flash_wire.fleet import RouterRecord
+from flash_wire.stream import ALIVE_EVERY, MAX_FRAME, SILENCE
 from flash_wire.tasks import end
 from flash_wire.text import TextModel
 from flash_wire.v1 import fleet_pb2 as fp
@@ -20,17 +21,12 @@ from flash_wire.v1 import fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-ALIVE_EVERY = 1.0
-SILENCE = 5.0
-"""Seconds without a frame after which either side closes the stream."""
 CONNECT_WITHIN = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between two attempts to dial."""
 FORGET_AFTER = 15.0
 """Seconds that a router may be missing from the fleet record before its link is given up. An open one is kept: a
 record that lost its data is no reason to break a stream."""
-MAX_FRAME = 64 * 1024 * 1024
-
 OPTIONS = [
     ("grpc.max_receive_message_length", MAX_FRAME),
     ("grpc.max_send_message_length", MAX_FRAME),
