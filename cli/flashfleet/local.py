@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import json
 import os
@@ -25,12 +24,12 @@ from redis.exceptions import RedisError
 
 from flashfleet import valkey
 from flashfleet.child import Child
+from flashfleet.news import News
 
 READY_WITHIN = 300.0
 """Seconds that a model may take to load before `up` says that something is wrong."""
 
 _POLL = 0.25
-_TELL_EVERY = 2.0
 _SLACK = 5.0
 """Seconds beyond its drain that a process gets before it is killed."""
 
@@ -66,7 +65,7 @@ class LocalFleet:
         self._broker: Broker | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._addresses: dict[str, Addresses] = {}
-        self._said: dict[str, tuple[str, float]] = {}
+        self._news = News()
         self._wanted: Plan | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="flashfleet-"))
         (self._folder / "pid").write_text(str(os.getpid()))
@@ -276,20 +275,11 @@ class LocalFleet:
             await asyncio.sleep(_POLL)
 
     def _tell(self, found: fleet.Fleet) -> None:
-        """Each change of a worker's state, and what a loading one does from time to time."""
-        now = time.monotonic()
-        lives = collections.Counter(worker.name for worker in found.workers)
-        for worker in found.workers:
-            if lives[worker.name] > 1:  # the life before this one has not lapsed yet
-                continue
-            for kept in self._kept:
-                if kept.child.name == worker.name and worker.state == "ready":
-                    kept.child.served = True
-            state, at = self._said.get(worker.name, ("", 0.0))
-            line = worker.state + (f": {worker.detail}" if worker.detail else "")
-            if line != state and (worker.state != state.partition(":")[0] or now - at > _TELL_EVERY):
-                self._said[worker.name] = (line, now)
-                self._say(f"{worker.name} {line}")
+        ready = {worker.name for worker in found.workers if worker.state == "ready"}
+        for kept in self._kept:
+            kept.child.served = kept.child.served or kept.child.name in ready
+        for sentence in self._news.of(found.workers, time.monotonic()):
+            self._say(sentence)
 
     def _on_line(self, name: str, line: str) -> None:
         if line.startswith('{"ready"'):
